@@ -44,8 +44,8 @@ void TableMirror::find_changes(const int32_t* wanted, int n, int64_t first) {
 
 std::span<const TableChange> TableMirror::changes_to(const Batch& batch, int block_size, const Padding& padding) {
   CHECK_LE(batch.n_seqs() + padding.n_seqs, n_rows_);
-  CHECK_LE(std::max(batch.n_tables(), padding.n_tables), n_tables_);
-  CHECK_LE(std::max(most_used_blocks(batch, block_size), padding.n_blocks), stride_);
+  CHECK(batch.n_tables() <= n_tables_ && padding.n_tables <= n_tables_);
+  CHECK(most_used_blocks(batch, block_size) <= stride_ && padding.n_blocks <= stride_);
   changes_.clear();
   const auto index_of = [&](int table, int row) { return (int64_t{table} * n_rows_ + row) * stride_; };
   for (int table = 0; table < batch.n_tables(); ++table)

@@ -1,4 +1,4 @@
-// LruMap: a map of at most `most` entries; put() into a full map drops the least recently used entry.
+// LruMap: a map of at most `max_size` entries; put() into a full map drops the least recently used entry.
 #pragma once
 #include <cstddef>
 #include <list>
@@ -12,7 +12,7 @@ namespace ingot {
 template <class Key, class Value>
 class LruMap {
  public:
-  explicit LruMap(size_t most) : most_(most) { CHECK_GT(most, 0u); }
+  explicit LruMap(size_t max_size) : max_size_(max_size) { CHECK_GT(max_size, 0u); }
 
   // Null when the key is absent. The pointers of find() and put() are valid until the next put().
   Value* find(const Key& key) {
@@ -25,7 +25,7 @@ class LruMap {
   // The key must not be in the map yet.
   Value* put(const Key& key, Value value) {
     CHECK(!places_.contains(key));
-    if (entries_.size() == most_) {
+    if (entries_.size() == max_size_) {
       places_.erase(entries_.back().first);
       entries_.pop_back();
     }
@@ -37,7 +37,7 @@ class LruMap {
   size_t size() const { return entries_.size(); }
 
  private:
-  const size_t most_;
+  const size_t max_size_;
   std::list<std::pair<Key, Value>> entries_;  // the most recently used entry first
   std::map<Key, typename std::list<std::pair<Key, Value>>::iterator> places_;
 };

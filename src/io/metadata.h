@@ -37,11 +37,7 @@ class Metadata {
 
   // Integers: any integer type whose value fits. Floats: f32 or f64, finite.
   uint32_t get_u32(Key key) const { return get<uint32_t>(key); }
-  uint64_t get_u64(Key key) const { return get<uint64_t>(key); }
-  int32_t get_i32(Key key) const { return get<int32_t>(key); }
-  int64_t get_i64(Key key) const { return get<int64_t>(key); }
   float get_f32(Key key) const { return get<float>(key); }
-  bool get_bool(Key key) const { return get<bool>(key); }
   std::string_view get_string(Key key) const { return get<std::string_view>(key); }
 
   Maybe<uint32_t> find_u32(Key key) const { return find_as<uint32_t>(key); }
@@ -54,9 +50,6 @@ class Metadata {
 
   // Whole arrays. The same rules apply to each element, except that an f32 may be infinite (but not NaN).
   List<uint32_t> get_u32s(Key key) const { return get_list<uint32_t>(key); }
-  List<int32_t> get_i32s(Key key) const { return get_list<int32_t>(key); }
-  List<float> get_f32s(Key key) const { return get_list<float>(key); }
-  List<bool> get_bools(Key key) const { return get_list<bool>(key); }
   List<std::string_view> get_strings(Key key) const { return get_list<std::string_view>(key); }
 
   Maybe<List<int32_t>> find_i32s(Key key) const { return find_list<int32_t>(key); }
@@ -65,7 +58,6 @@ class Metadata {
 
   // Per-layer values, such as head_count_kv. The file has one scalar for all layers or an array with one element for
   // each layer; the result always has n_layers values.
-  List<uint32_t> get_u32_per_layer(Key key, size_t n_layers) const { return get_per_layer<uint32_t>(key, n_layers); }
   Maybe<List<uint32_t>> find_u32_per_layer(Key key, size_t n_layers) const {
     return find_per_layer<uint32_t>(key, n_layers);
   }
@@ -93,10 +85,6 @@ class Metadata {
   template <class T>
   List<T> get_list(Key key) const {
     return require(key, find_list<T>(key));
-  }
-  template <class T>
-  List<T> get_per_layer(Key key, size_t n_layers) const {
-    return require(key, find_per_layer<T>(key, n_layers));
   }
   template <class T>
   T require(Key key, Maybe<T> value) const {

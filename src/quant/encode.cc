@@ -119,9 +119,9 @@ void encode_row(Format format, const float* x, void* row, int64_t n_elements, co
 void encode_float8_row(const float* x, void* row, int64_t n_elements) {
   using T = quant::F8_E4M3;
   CHECK_EQ(n_elements % T::block_size, 0);
-  float most = 0;
-  for (int64_t i = 0; i < n_elements; ++i) most = std::max(most, std::fabs(x[i]));
-  const float scale = most / 448, inverse = quant::reciprocal(scale);
+  float amax = 0;
+  for (int64_t i = 0; i < n_elements; ++i) amax = std::max(amax, std::fabs(x[i]));
+  const float scale = amax / 448, inverse = quant::reciprocal(scale);
   uint8_t* block = static_cast<uint8_t*>(row);
   for (int64_t first = 0; first < n_elements; first += T::block_size, block += T::block_bytes) {
     uint8_t codes[T::block_size];

@@ -270,7 +270,7 @@ TEST(AddALayer, IsInMemoryPlans) {
   const auto ranks = start_ranks(config, checkpoint->weights(), on("ref"), nullptr);
   const MemoryPlan& plan = ranks->memory();
   EXPECT_EQ(plan.states.slot_bytes(), 2u * (kWidth - 1) * kDim * sizeof(float));
-  EXPECT_EQ(plan.kv.n_layers, 2);
+  EXPECT_EQ(plan.kv.at(0).n_layers, 2);
   EXPECT_THAT(plan.table(), testing::HasSubstr("states"));
   const auto source = checkpoint->weights();
   const auto backend = create_backend({.device = "cpu", .n_threads = 1});

@@ -301,8 +301,8 @@ TEST(GgufHostile, LargeVocabularyAndTableOpenFast) {  // G45: must be accepted
   const double parsed = timer.seconds();
   EXPECT_EQ(model.metadata().get_strings("merges").back(), merges.back());
   EXPECT_EQ(model.metadata().get_strings("tokens")[262'143], tokens.back());
-  EXPECT_EQ(model.metadata().get_f32s("scores").size(), tokens.size());
-  EXPECT_EQ(model.metadata().get_u32_per_layer("head_count_kv", 1024)[1023], 8u);
+  EXPECT_EQ(model.metadata().find_f32s("scores").value().size(), tokens.size());
+  EXPECT_EQ(model.metadata().find_u32_per_layer("head_count_kv", 1024).value()[1023], 8u);
   EXPECT_EQ(model.tensors().size(), 2000u);
   EXPECT_LT(timer.seconds(), 2);
   RecordProperty("parse_ms", fmt::format("{:.1f}", parsed * 1e3));

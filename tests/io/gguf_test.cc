@@ -55,17 +55,17 @@ TEST(Gguf, ReadsEveryScalarOfAnOutsideWriter) {
   EXPECT_EQ(model.version(), 3u);
   EXPECT_EQ(m.get_string("general.architecture"), "test");
   EXPECT_EQ(m.get_u32("scalar.u8"), 255u);
-  EXPECT_EQ(m.get_i32("scalar.i8"), -128);
+  EXPECT_EQ(m.find_i32("scalar.i8").value(), -128);
   EXPECT_EQ(m.get_u32("scalar.u16"), 65535u);
-  EXPECT_EQ(m.get_i32("scalar.i16"), -32768);
+  EXPECT_EQ(m.find_i32("scalar.i16").value(), -32768);
   EXPECT_EQ(m.get_u32("scalar.u32"), 4294967295u);
-  EXPECT_EQ(m.get_i32("scalar.i32"), std::numeric_limits<int32_t>::min());
-  EXPECT_EQ(m.get_u64("scalar.u64"), std::numeric_limits<uint64_t>::max());
-  EXPECT_EQ(m.get_i64("scalar.i64"), std::numeric_limits<int64_t>::min());
+  EXPECT_EQ(m.find_i32("scalar.i32").value(), std::numeric_limits<int32_t>::min());
+  EXPECT_EQ(m.find_u64("scalar.u64").value(), std::numeric_limits<uint64_t>::max());
+  EXPECT_EQ(m.find_i64("scalar.i64").value(), std::numeric_limits<int64_t>::min());
   EXPECT_EQ(m.get_f32("scalar.f32"), 0.15625f);
   EXPECT_EQ(m.find("scalar.f64")->as<double>(), 1e300);
-  EXPECT_TRUE(m.get_bool("scalar.true"));
-  EXPECT_FALSE(m.get_bool("scalar.false"));
+  EXPECT_TRUE(m.find_bool("scalar.true").value());
+  EXPECT_FALSE(m.find_bool("scalar.false").value());
   EXPECT_EQ(m.get_string("scalar.str"), "héllo 🙂");
 }
 
@@ -73,16 +73,16 @@ TEST(Gguf, ReadsEveryArrayOfAnOutsideWriter) {
   const Gguf model = Gguf::open(fixture("all_types.gguf"));
   const Metadata& m = model.metadata();
   EXPECT_THAT(m.get_u32s("array.u8"), ElementsAre(1u, 255u));
-  EXPECT_THAT(m.get_i32s("array.i8"), ElementsAre(-1, 127));
+  EXPECT_THAT(m.find_i32s("array.i8").value(), ElementsAre(-1, 127));
   EXPECT_THAT(m.get_u32s("array.u16"), ElementsAre(1u, 65535u));
-  EXPECT_THAT(m.get_i32s("array.i16"), ElementsAre(-1, 32767));
+  EXPECT_THAT(m.find_i32s("array.i16").value(), ElementsAre(-1, 32767));
   EXPECT_THAT(m.get_u32s("array.u32"), ElementsAre(1u, 4294967295u));
-  EXPECT_THAT(m.get_i32s("array.i32"), ElementsAre(-1, 2147483647));
+  EXPECT_THAT(m.find_i32s("array.i32").value(), ElementsAre(-1, 2147483647));
   EXPECT_EQ(render(*m.find("array.u64")), "[1, 18446744073709551615]");
   EXPECT_EQ(render(*m.find("array.i64")), "[-1, 9223372036854775807]");
-  EXPECT_THAT(m.get_f32s("array.f32"), ElementsAre(0.5f, -2.0f));
-  EXPECT_THAT(m.get_f32s("array.f64"), ElementsAre(0.5f, -2.0f));
-  EXPECT_THAT(m.get_bools("array.bool"), ElementsAre(true, false, true));
+  EXPECT_THAT(m.find_f32s("array.f32").value(), ElementsAre(0.5f, -2.0f));
+  EXPECT_THAT(m.find_f32s("array.f64").value(), ElementsAre(0.5f, -2.0f));
+  EXPECT_THAT(m.find_bool_per_layer("array.bool", 3).value(), ElementsAre(true, false, true));
   EXPECT_THAT(m.get_strings("array.str"), ElementsAre("", "a", "漢字"));
   EXPECT_EQ(render(*m.find("array.nested")), "[[1, 2, 3], [-4]]");
   EXPECT_EQ(render(*m.find("array.nested_str")), "[[\"x\"], [\"y\", \"z\"]]");

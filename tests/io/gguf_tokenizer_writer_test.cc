@@ -76,10 +76,10 @@ TEST(GgufTokenizerWriter, SentencePieceMergesBecomeScores) {
   EXPECT_EQ(written.keys().get_string("tokenizer.ggml.model"), "llama");
   EXPECT_EQ(written.keys().get_string("tokenizer.ggml.pre"), "default");
   EXPECT_FALSE(written.keys().contains("tokenizer.ggml.merges"));
-  EXPECT_TRUE(written.keys().get_bool("tokenizer.ggml.add_bos_token"));
-  EXPECT_TRUE(written.keys().get_bool("tokenizer.ggml.add_space_prefix"));
+  EXPECT_TRUE(written.keys().find_bool("tokenizer.ggml.add_bos_token").value());
+  EXPECT_TRUE(written.keys().find_bool("tokenizer.ggml.add_space_prefix").value());
   const auto tokens = written.keys().get_strings("tokenizer.ggml.tokens");
-  const auto types = written.keys().get_i32s("tokenizer.ggml.token_type");
+  const auto types = written.keys().find_i32s("tokenizer.ggml.token_type").value();
   EXPECT_EQ(tokens.size(), pieces.spec.tokens.size() + 2);
   EXPECT_EQ(tokens.back(), fmt::format("[PAD{}]", tokens.size() - 1));
   EXPECT_EQ(types.back(), static_cast<int32_t>(TokenType::kUnused));
@@ -155,7 +155,7 @@ TEST(GgufTokenizerWriter, WritesEveryEnd) {
   const Written written(bytes_spec(patterns_of(find_pretokenizer("gpt-2")), false), 5);
   EXPECT_EQ(written.keys().get_u32("tokenizer.ggml.eos_token_id"), 3u);
   EXPECT_EQ(written.keys().get_u32("tokenizer.ggml.eot_token_id"), 4u);
-  EXPECT_FALSE(written.keys().get_bool("tokenizer.ggml.add_bos_token"));
+  EXPECT_FALSE(written.keys().find_bool("tokenizer.ggml.add_bos_token").value());
   EXPECT_THAT(written.tokenizer()->end_tokens(), ElementsAre(3, 4));
 }
 

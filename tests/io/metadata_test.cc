@@ -38,9 +38,9 @@ TEST_F(MetadataTest, AnyIntegerThatFitsIsRead) {
   EXPECT_EQ(with(uint8_t{255}).get_u32("k"), 255u);
   EXPECT_EQ(with(int16_t{7}).get_u32("k"), 7u);
   EXPECT_EQ(with(uint64_t{1} << 31).get_u32("k"), 1u << 31);
-  EXPECT_EQ(with(int64_t{-5}).get_i32("k"), -5);
-  EXPECT_EQ(with(std::numeric_limits<uint64_t>::max()).get_u64("k"), std::numeric_limits<uint64_t>::max());
-  EXPECT_EQ(with(std::numeric_limits<int64_t>::min()).get_i64("k"), std::numeric_limits<int64_t>::min());
+  EXPECT_EQ(with(int64_t{-5}).find_i32("k").value(), -5);
+  EXPECT_EQ(with(std::numeric_limits<uint64_t>::max()).find_u64("k").value(), std::numeric_limits<uint64_t>::max());
+  EXPECT_EQ(with(std::numeric_limits<int64_t>::min()).find_i64("k").value(), std::numeric_limits<int64_t>::min());
 }
 
 TEST_F(MetadataTest, WrongKindsAndValuesThatDoNotFitAreNamed) {  // G18
@@ -56,7 +56,8 @@ TEST_F(MetadataTest, WrongKindsAndValuesThatDoNotFitAreNamed) {  // G18
   EXPECT_EQ(u32_fault(8.0f), "m.gguf: metadata 'k': expected u32, got f32 8");
   EXPECT_EQ(u32_fault(int32_t{-1}), "m.gguf: metadata 'k': expected u32, got i32 -1");
   EXPECT_EQ(u32_fault((uint64_t{1} << 32) + 1), "m.gguf: metadata 'k': expected u32, got u64 4294967297");
-  EXPECT_EQ(refusal([&] { with(uint32_t{1}).get_bool("k"); }), "m.gguf: metadata 'k': expected bool, got u32 1");
+  EXPECT_EQ(refusal([&] { with(uint32_t{1}).find_bool("k").value(); }),
+            "m.gguf: metadata 'k': expected bool, got u32 1");
   EXPECT_EQ(refusal([&] { with(uint32_t{1}).get_f32("k"); }), "m.gguf: metadata 'k': expected f32, got u32 1");
   EXPECT_EQ(refusal([&] { with(uint32_t{1}).get_string("k"); }), "m.gguf: metadata 'k': expected str, got u32 1");
   EXPECT_EQ(refusal([&] { with(uint32_t{1}).get_strings("k"); }), "m.gguf: metadata 'k': expected [str], got u32");
@@ -83,31 +84,32 @@ TEST_F(MetadataTest, FloatsMustBeFinite) {  // G19
 }
 
 TEST_F(MetadataTest, ArraysCheckEachElement) {
-  EXPECT_THAT(with(std::vector<uint8_t>{1, 255}).get_i32s("k"), ElementsAre(1, 255));
-  EXPECT_THAT(with(std::vector<bool>{true, false}).get_bools("k"), ElementsAre(true, false));
-  EXPECT_THAT(with(std::vector<double>{0.5, -1}).get_f32s("k"), ElementsAre(0.5f, -1.0f));
+  EXPECT_THAT(with(std::vector<uint8_t>{1, 255}).find_i32s("k").value(), ElementsAre(1, 255));
+  EXPECT_THAT(with(std::vector<bool>{true, false}).find_bool_per_layer("k", 2).value(), ElementsAre(true, false));
+  EXPECT_THAT(with(std::vector<double>{0.5, -1}).find_f32s("k").value(), ElementsAre(0.5f, -1.0f));
   EXPECT_THAT(with(std::vector<std::string>{"a", "", "c"}).get_strings("k"), ElementsAre("a", "", "c"));
   EXPECT_EQ(refusal([&] {
               with(std::vector<int32_t>{3, -2}).get_u32s("k");
             }),
             "m.gguf: metadata 'k': element 1: expected u32, got i32 -2");
   EXPECT_EQ(refusal([&] {
-              with(std::vector<float>{0, std::nanf("")}).get_f32s("k");
+              with(std::vector<float>{0, std::nanf("")}).find_f32s("k").value();
             }),
             "m.gguf: metadata 'k': element 1 is not a number");
-  EXPECT_EQ(refusal([&] { with(std::vector<std::vector<int>>{{1}}).get_i32s("k"); }),
+  EXPECT_EQ(refusal([&] { with(std::vector<std::vector<int>>{{1}}).find_i32s("k").value(); }),
             "m.gguf: metadata 'k': element 0: expected i32, got [i32]");
 }
 
 TEST_F(MetadataTest, ScalarOrOneValueALayer) {
-  EXPECT_THAT(with(uint32_t{8}).get_u32_per_layer("k", 3), ElementsAre(8, 8, 8));
-  EXPECT_THAT(with(std::vector<int32_t>{4, 0, 2}).get_u32_per_layer("k", 3), ElementsAre(4, 0, 2));
+  EXPECT_THAT(with(uint32_t{8}).find_u32_per_layer("k", 3).value(), ElementsAre(8, 8, 8));
+  EXPECT_THAT(with(std::vector<int32_t>{4, 0, 2}).find_u32_per_layer("k", 3).value(), ElementsAre(4, 0, 2));
   EXPECT_THAT(*with(std::vector<bool>{true, false}).find_bool_per_layer("k", 2), ElementsAre(true, false));
   EXPECT_EQ(refusal([&] {
-              with(std::vector<int32_t>{4, 0}).get_u32_per_layer("k", 3);
+              with(std::vector<int32_t>{4, 0}).find_u32_per_layer("k", 3).value();
             }),
             "m.gguf: metadata 'k': 2 elements for 3 layers");
-  EXPECT_EQ(refusal([&] { with(2.5f).get_u32_per_layer("k", 3); }), "m.gguf: metadata 'k': expected u32, got f32 2.5");
+  EXPECT_EQ(refusal([&] { with(2.5f).find_u32_per_layer("k", 3).value(); }),
+            "m.gguf: metadata 'k': expected u32, got f32 2.5");
 }
 
 TEST_F(MetadataTest, KeepsFileOrderAndFindsEveryKey) {
@@ -117,7 +119,7 @@ TEST_F(MetadataTest, KeepsFileOrderAndFindsEveryKey) {
   ASSERT_EQ(metadata.entries().size(), 100u);
   for (int i = 0; i < 100; ++i) {
     EXPECT_EQ(metadata.entries()[i].key, fmt::format("key.{}", i * 37 % 100));
-    EXPECT_EQ(metadata.get_i32(fmt::format("key.{}", i * 37 % 100)), i);
+    EXPECT_EQ(metadata.find_i32(fmt::format("key.{}", i * 37 % 100)).value(), i);
   }
 }
 
@@ -143,7 +145,7 @@ TEST_F(MetadataTest, AnyByteButZeroIsTrue) {  // G15
   ASSERT_EQ(bytes[at], 0);
   for (int byte = 0; byte < 256; ++byte) {
     bytes[at] = static_cast<uint8_t>(byte);
-    EXPECT_EQ(Gguf::parse(bytes, "m").metadata().get_bool("a"), byte != 0);
+    EXPECT_EQ(Gguf::parse(bytes, "m").metadata().find_bool("a").value(), byte != 0);
   }
 }
 

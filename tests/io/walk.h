@@ -22,19 +22,19 @@ inline void walk_getters(const Metadata& metadata, std::string_view key) {
     } catch (const Error&) {}
   };
   attempt([&] { metadata.get_u32(key); });
-  attempt([&] { metadata.get_i64(key); });
+  attempt([&] { metadata.find_i64(key).value(); });
   attempt([&] { metadata.get_f32(key); });
-  attempt([&] { metadata.get_bool(key); });
+  attempt([&] { metadata.find_bool(key).value(); });
   attempt([&] { metadata.get_string(key); });
   attempt([&] { metadata.get_u32s(key); });
-  attempt([&] { metadata.get_f32s(key); });
-  attempt([&] { metadata.get_bools(key); });
+  attempt([&] { metadata.find_f32s(key).value(); });
+  attempt([&] { metadata.find_bool_per_layer(key, 2).value(); });
   attempt([&] {
     size_t total = 0;
     for (std::string_view text : metadata.get_strings(key)) total += std::count(text.begin(), text.end(), 'e');
     ensure(total <= metadata.find(key)->bytes.size(), "strings lie inside their array");
   });
-  attempt([&] { metadata.get_u32_per_layer(key, 3); });
+  attempt([&] { metadata.find_u32_per_layer(key, 3).value(); });
 }
 
 // Throws std::logic_error if the model breaks a promise. Returns a sum over all bytes, so that they are read. The

@@ -26,7 +26,7 @@ class ModelsTable(unittest.TestCase):
                 self.assertRegex(PAGE, rf"(?m)^\| {path.stem} \|([^|]*\|){{{columns}}}$")
 
     def test_every_architecture_has_a_row(self):
-        rows = re.findall(r'\{\.gguf_name = "([^"]+)", \.hf_name = "([^"]+)"', (ROOT / "src" / "model" / "arch.cc").read_text())
+        rows = re.findall(r'\{\.gguf_name = "([^"]+)", \.hf_name = "([^"]+)"', (ROOT / "src" / "model" / "config" / "arch.cc").read_text())
         self.assertGreater(len(rows), 15)
         for gguf, hf in rows:
             if gguf in EMBEDS:

@@ -99,11 +99,11 @@ cudaError_t Device::permit(Kernel& k, const void* kernel, size_t shared, unsigne
     k.shared = k.static_shared < kFreeShared ? kFreeShared - k.static_shared : 0;
   }
   if (shared > k.shared) {
-    const size_t most = limits_.most_shared - k.static_shared;
+    const size_t max_dynamic = limits_.most_shared - k.static_shared;
     const cudaError_t status =
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(most));
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(max_dynamic));
     if (status != cudaSuccess) return status;
-    k.shared = most;
+    k.shared = max_dynamic;
   }
   if (cluster_blocks > kPortableCluster && !k.wide) {
     const cudaError_t status = cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);

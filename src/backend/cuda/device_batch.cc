@@ -16,7 +16,7 @@ struct Places {
   int64_t tokens, positions, rope_positions, source_positions, source_seq, source_len, token_seq, q_start, kv_len, logit_rows, state_in, state_out, table, end;
 };
 
-Places places_of(const BatchSizes& most, int64_t table_size) {
+Places places_of(const BatchSizes& max_sizes, int64_t table_size) {
   int64_t at = 4;  // the first four ints hold the length of a table row
   const auto take = [&](int64_t n) {
     const int64_t begin = at;
@@ -24,18 +24,18 @@ Places places_of(const BatchSizes& most, int64_t table_size) {
     return begin;
   };
   Places p{};
-  p.tokens = take(most.tokens);
-  p.positions = take(most.tokens);
-  p.rope_positions = take(most.rope_positions());
-  p.source_positions = take(most.source_rows);
-  p.source_seq = take(most.source_rows);
-  p.source_len = take(most.source_rows > 0 ? most.seqs : 0);
-  p.token_seq = take(most.tokens);
-  p.q_start = take(most.seqs + 1);
-  p.kv_len = take(most.seqs);
-  p.logit_rows = take(most.logits);
-  p.state_in = take(most.seqs);
-  p.state_out = take(most.seqs);
+  p.tokens = take(max_sizes.tokens);
+  p.positions = take(max_sizes.tokens);
+  p.rope_positions = take(max_sizes.rope_positions());
+  p.source_positions = take(max_sizes.source_rows);
+  p.source_seq = take(max_sizes.source_rows);
+  p.source_len = take(max_sizes.source_rows > 0 ? max_sizes.seqs : 0);
+  p.token_seq = take(max_sizes.tokens);
+  p.q_start = take(max_sizes.seqs + 1);
+  p.kv_len = take(max_sizes.seqs);
+  p.logit_rows = take(max_sizes.logits);
+  p.state_in = take(max_sizes.seqs);
+  p.state_out = take(max_sizes.seqs);
   p.table = take(table_size);
   p.end = at;
   return p;
@@ -54,8 +54,8 @@ BatchUpload::~BatchUpload() {
     if (slot.brought != nullptr) cudaEventDestroy(slot.brought);
 }
 
-size_t BatchUpload::bytes_for(const BatchSizes& most) {
-  return static_cast<size_t>(places_of(most, most.table_entries()).end) * sizeof(int32_t);
+size_t BatchUpload::bytes_for(const BatchSizes& max_sizes) {
+  return static_cast<size_t>(places_of(max_sizes, max_sizes.table_entries()).end) * sizeof(int32_t);
 }
 
 DeviceBatch BatchUpload::view(const KvShape& kv) const {

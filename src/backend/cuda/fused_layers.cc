@@ -53,12 +53,12 @@ void FusedLayers::compile(const Program& program, int max_seqs, const std::funct
       step->n_tokens = n_tokens;
       return grid_kernel(*step);
     };
-    const int most = std::min(max_seqs, kMaxGridTokens);
+    const int n_max = std::min(max_seqs, kMaxGridTokens);
     grid_kernel_of(1);
-    if (most > 1) grid_kernel_of(2);  // the kernel for any number of tokens from two on
+    if (n_max > 1) grid_kernel_of(2);  // the kernel for any number of tokens from two on
     choice_.specialised()->wait();
     load();
-    for (int n = 1; n <= most; ++n) {
+    for (int n = 1; n <= n_max; ++n) {
       if (grid_kernel_of(n) == nullptr) continue;
       int& longest = steps_[program.id].longest_on_grid[static_cast<size_t>(n)];
       const int of_block = cuda::longest_on_grid(*step);

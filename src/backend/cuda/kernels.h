@@ -187,7 +187,7 @@ void attend_naive(const Tensor& y, const Tensor& q, const DeviceKv& kv, const At
 using Key = unsigned long long;  // logit_key.cuh: ordered by logit, then by id
 inline constexpr int kMaxArgmaxBlocks = 128;  // of a row with a log-probability
 struct RowArgmax {
-  Key most;           // of the finished blocks
+  Key max_key;           // of the finished blocks
   unsigned n_blocks;  // finished blocks of the row
   struct Part {
     float largest, sum;  // of a block's logits; sum: of exp(logit - largest)
@@ -195,7 +195,8 @@ struct RowArgmax {
 };
 bool can_argmax_logprob(const Tensor& logits);
 // best[i] and copy[i] (pinned memory) = key of the largest logit of row i, decoded by token_of() of sampling/draws.cc.
-// logprobs[i] (pinned memory, or null) = its log-probability. rows[i]: `most` and `n_blocks` are zero before and after.
+// logprobs[i] (pinned memory, or null) = its log-probability. rows[i]: `max_key` and `n_blocks` are zero before and
+// after.
 void argmax_rows(Key* best, Key* copy, float* logprobs, RowArgmax* rows, const Tensor& logits, Device& device);
 
 // draw.cu: draws a token for each row, in the order of sampling.h. All pointers are device pointers.

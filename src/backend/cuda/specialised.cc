@@ -64,8 +64,10 @@ const char* name_of(Layout layout) {
 std::string source_of(const SpecialisedKernel& k) {
   const ProductShape& s = k.shape;
   const bool gated = s.act >= 0;
-  // Bounds for the threads of the launch, and for as many blocks as fit with `most` threads per multiprocessor.
-  const auto bounds = [&](int most) { return fmt::format("{}, {}", 32 * s.n_warps, most / (32 * s.n_warps)); };
+  // Bounds for the threads of the launch, and for as many blocks as fit with `max_threads` threads per multiprocessor.
+  const auto bounds = [&](int max_threads) {
+    return fmt::format("{}, {}", 32 * s.n_warps, max_threads / (32 * s.n_warps));
+  };
   switch (k.which) {
     case SpecialisedKernel::kDotCodes:
       return source("matmul/dot_codes", "matvec_tiles", bounds(512),

@@ -456,8 +456,8 @@ void add_bench_engine(CLI::App& bench) {
   CLI::App* command =
       bench.add_subcommand("engine", "Measure the whole engine with requests that arrive at random times");
   add_bench_subject(*command, o->subject);
-  const auto number = [&](const char* names, auto& value, const char* text, auto least, auto most) {
-    command->add_option(names, value, text)->check(CLI::Range(least, most))->capture_default_str();
+  const auto number = [&](const char* names, auto& value, const char* text, auto min_value, auto max_value) {
+    command->add_option(names, value, text)->check(CLI::Range(min_value, max_value))->capture_default_str();
   };
   number("--requests", o->n_requests, "number of requests", 1, 1 << 24);
   number("--rate", o->rate, "requests per second on average, at random times; 0: all at once", 0.0, 1e6);

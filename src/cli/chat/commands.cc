@@ -28,7 +28,7 @@ void do_system(ChatSession& session, LineReader&, const std::string& text) {
 }
 
 void do_save(ChatSession& session, LineReader&, const std::string& path) {
-  if (path.empty()) return say("Where to? /save FILE\n");
+  if (path.empty()) return say("Name a file: /save FILE\n");
   session.talk.save(path);
   say("{} messages written to {}.\n", session.talk.messages.size(), printable(path));
 }
@@ -56,7 +56,7 @@ void do_edit(ChatSession& session, LineReader& reader, const std::string& text) 
   const std::optional<std::string> last = session.talk.last("user");
   if (!last) return say("There is no question to edit.\n");
   std::string changed = text;
-  if (changed.empty() && !reader.is_interactive()) return say("What instead? /edit TEXT\n");
+  if (changed.empty() && !reader.is_interactive()) return say("Give the new text: /edit TEXT\n");
   if (changed.empty()) {
     if (last->find('\n') != last->npos) return say("The last question has several lines: /edit TEXT\n");
     changed = read_message(reader, "edit> ", *last).value_or("");

@@ -25,8 +25,8 @@ void print_perplexity(PerplexityOptions& o) {
   o.model.n_ctx = window;
   RunnerOptions runner = runner_options(o.model);
   // The logits of each token take memory, so steps are short.
-  const int most = o.model.chunk > 0 ? std::min(o.model.chunk, kLogitRows) : kLogitRows;
-  runner.max_batch_tokens = runner.max_logits = std::min(most, window);
+  const int max_rows = o.model.chunk > 0 ? std::min(o.model.chunk, kLogitRows) : kLogitRows;
+  runner.max_batch_tokens = runner.max_logits = std::min(max_rows, window);
   const std::string text = read_file(o.file);
   LoadedModel model = open_model(o.model, runner);
   const std::vector<int32_t> tokens = model.tokenizer->encode(text);

@@ -64,10 +64,10 @@ OrderedJson time_group(Backend& backend, const Kind& kind, const Group& group, c
                       {"n_in", n_in},
                       {"matrices", group.size()},
                       {"rows", OrderedJson::array()}};
-  const int most = *std::ranges::max_element(rows);
-  const Tensor wide = backend.alloc(DType::kF32, most, n_in), y = backend.alloc(DType::kF32, most, n_out),
-               x = backend.alloc(backend.act_dtype(), most, n_in), ones = backend.alloc(DType::kF32, 1, n_in);
-  backend.upload(wide, noise(most * n_in).data());
+  const int max_rows = *std::ranges::max_element(rows);
+  const Tensor wide = backend.alloc(DType::kF32, max_rows, n_in), y = backend.alloc(DType::kF32, max_rows, n_out),
+               x = backend.alloc(backend.act_dtype(), max_rows, n_in), ones = backend.alloc(DType::kF32, 1, n_in);
+  backend.upload(wide, noise(max_rows * n_in).data());
   backend.upload(ones, std::vector<float>(static_cast<size_t>(n_in), 1.0f).data());
   backend.norm(x, wide, {.weight = ones});  // converts x to the input type of products
   for (const int n : rows) {

@@ -38,9 +38,9 @@ std::vector<float> means_of(const Gguf& file, const TensorInfo& sums, const Tens
   return means;
 }
 
-int32_t read_count(Reader& reader, const char* field, int32_t most) {
+int32_t read_count(Reader& reader, const char* field, int32_t max_count) {
   const auto count = reader.read<int32_t>(field);
-  if (count < 1 || count > most) reader.fail(field, "{} is not 1 to {}", count, most);
+  if (count < 1 || count > max_count) reader.fail(field, "{} is not 1 to {}", count, max_count);
   return count;
 }
 

@@ -56,10 +56,10 @@ constexpr int kAwqNibble[8] = {0, 4, 1, 5, 2, 6, 3, 7};
 // Some rows of an integer matrix, kTileRows at most.
 struct Rows {
   explicit Rows(const QuantizedMatrix& m) {
-    const int64_t most = std::min(kTileRows, m.n_out);
-    codes.resize(most * m.n_in);
-    scales.resize(most * m.n_groups());
-    mins.resize(most * m.n_groups());
+    const int64_t max_rows = std::min(kTileRows, m.n_out);
+    codes.resize(max_rows * m.n_in);
+    scales.resize(max_rows * m.n_groups());
+    mins.resize(max_rows * m.n_groups());
   }
 
   int64_t first = 0, n = 0;

@@ -129,8 +129,8 @@ GenerationSpec read_spec(const ApiCall& call, const Fields& fields) {
   spec.stream = fields.boolean("stream").value_or(true);
   spec.wants_tokens = read_logprobs(fields, spec.sampling);
   // Numbers below 1 mean that only the context limits the answer.
-  const int64_t most = fields.integer("max_tokens", INT32_MIN, INT32_MAX).value_or(-1);
-  if (most > 0) spec.max_tokens = static_cast<int>(most);
+  const int64_t max_tokens = fields.integer("max_tokens", INT32_MIN, INT32_MAX).value_or(-1);
+  if (max_tokens > 0) spec.max_tokens = static_cast<int>(max_tokens);
   return spec;
 }
 

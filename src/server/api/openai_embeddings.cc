@@ -55,14 +55,14 @@ static Form read_form(const Fields& fields, const Embedder& embedder) {
 
 std::optional<int> read_cut(const Fields& fields, const Embedder& embedder, bool cuts_by_default) {
   const bool cuts = fields.boolean("truncate").value_or(cuts_by_default);
-  const auto most = fields.integer("truncate_prompt_tokens", -1, embedder.max_tokens());
-  if (!most) return cuts ? std::optional(embedder.max_tokens()) : std::nullopt;
-  if (*most == 0)
+  const auto max_tokens = fields.integer("truncate_prompt_tokens", -1, embedder.max_tokens());
+  if (!max_tokens) return cuts ? std::optional(embedder.max_tokens()) : std::nullopt;
+  if (*max_tokens == 0)
     fields.refuse("truncate_prompt_tokens", "is 0: it must be at least 1, or -1 for as many tokens as fit");
-  return *most > 0 ? static_cast<int>(*most) : embedder.max_tokens();
+  return *max_tokens > 0 ? static_cast<int>(*max_tokens) : embedder.max_tokens();
 }
 
-std::vector<EmbedText> read_texts(const Fields& fields, const Embedder& embedder, std::optional<int> most) {
+std::vector<EmbedText> read_texts(const Fields& fields, const Embedder& embedder, std::optional<int> max_tokens) {
   std::vector<EmbedText> texts;
   const std::string prefix = read_prefix(fields, embedder.facts());
   const int n_prompt = embedder.prompt_tokens(prefix);
@@ -72,7 +72,7 @@ std::vector<EmbedText> read_texts(const Fields& fields, const Embedder& embedder
          return embedder.tokenizer().encode(prefix + text);
        })) {
     const size_t n_whole = one.tokens.size();
-    std::vector<int32_t> text = most ? embedder.cut(std::move(one.tokens), *most) : std::move(one.tokens);
+    std::vector<int32_t> text = max_tokens ? embedder.cut(std::move(one.tokens), *max_tokens) : std::move(one.tokens);
     if (text.size() < n_whole && text.size() <= static_cast<size_t>(n_before))
       refuse_value(one.path,
                    fmt::format("keeps {} tokens, but the prompt before it has {}: keep more", text.size(), n_before));

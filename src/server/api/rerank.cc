@@ -34,10 +34,10 @@ std::vector<EmbedText> read_pairs(const Fields& fields, const Embedder& embedder
                                   const std::vector<std::string>& documents) {
   const auto query = fields.string("query", 16 << 20);
   if (!query) fields.refuse("query", "is missing");
-  const std::optional<int> most = read_cut(fields, embedder);
+  const std::optional<int> max_tokens = read_cut(fields, embedder);
   std::vector<EmbedText> pairs;
   for (const std::string& document : documents) {
-    Embedder::Pair pair = embedder.pair(*query, document, most);
+    Embedder::Pair pair = embedder.pair(*query, document, max_tokens);
     const std::string path = fmt::format("documents[{}]", pairs.size());
     if (pair.tokens.empty()) refuse_value(path, "and the query have no tokens: they need at least one");
     if (pair.tokens.size() > static_cast<size_t>(embedder.max_tokens()))
@@ -46,10 +46,10 @@ std::vector<EmbedText> read_pairs(const Fields& fields, const Embedder& embedder
                                  "cut their ends with \"truncate\": true",
                                  path, pair.tokens.size(), embedder.max_tokens()),
                      path, "context_length_exceeded");
-    if (most && pair.tokens.size() > static_cast<size_t>(*most))
+    if (max_tokens && pair.tokens.size() > static_cast<size_t>(*max_tokens))
       fields.refuse(
           "truncate_prompt_tokens",
-          fmt::format("is {}: the query and the model's prompt alone have {} tokens", *most, pair.tokens.size()));
+          fmt::format("is {}: the query and the model's prompt alone have {} tokens", *max_tokens, pair.tokens.size()));
     pairs.push_back({std::move(pair.tokens), pair.second});
   }
   return pairs;

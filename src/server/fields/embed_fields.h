@@ -11,8 +11,8 @@ namespace ingot {
 // Returns the number of tokens to which a text is cut, from its end, or nothing if texts that are too long are refused.
 // The fields are `truncate` and vLLM's truncate_prompt_tokens. -1 means the model's maximum. Throws ApiError.
 std::optional<int> read_cut(const Fields& fields, const Embedder& embedder, bool cuts_by_default = false);
-// input: "text", ["text", ...], [1, 2, ...] or [[1, 2], ...], cut to `most` tokens. Throws ApiError.
-std::vector<EmbedText> read_texts(const Fields& fields, const Embedder& embedder, std::optional<int> most);
+// input: "text", ["text", ...], [1, 2, ...] or [[1, 2], ...], cut to `max_tokens` tokens. Throws ApiError.
+std::vector<EmbedText> read_texts(const Fields& fields, const Embedder& embedder, std::optional<int> max_tokens);
 // The number of elements of each vector that the answer keeps.
 size_t read_dimensions(const Fields& fields, const Embedder& embedder);
 

@@ -140,8 +140,8 @@ bool read_keep_alive(const ApiCall& call, const Fields& fields) {
   constexpr double kMaxSeconds = 1e9;
   if (!seconds || !std::isfinite(*seconds))
     fields.refuse("keep_alive", "must be seconds, or a time such as 5m or 1h30m");
-  const double most = std::clamp(std::ceil(*seconds), -1.0, kMaxSeconds);
-  call.models.keep(call.name, std::chrono::seconds(static_cast<int64_t>(most)));
+  const double kept_seconds = std::clamp(std::ceil(*seconds), -1.0, kMaxSeconds);
+  call.models.keep(call.name, std::chrono::seconds(static_cast<int64_t>(kept_seconds)));
   return *seconds == 0;
 }
 

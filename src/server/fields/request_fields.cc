@@ -205,11 +205,11 @@ bool read_logprobs(const Fields& fields, SamplingParams& sampling) {
 }
 
 void truncate_prompts(const Fields& fields, const ServedModel& model, GenerationSpec& spec) {
-  const auto most = fields.integer("truncate_prompt_tokens", -1, INT32_MAX);
-  if (!most) return;
-  if (*most == 0)
+  const auto max_tokens = fields.integer("truncate_prompt_tokens", -1, INT32_MAX);
+  if (!max_tokens) return;
+  if (*max_tokens == 0)
     fields.refuse("truncate_prompt_tokens", "is 0: it must be at least 1, or -1 for as many tokens as fit");
-  const auto n_kept = static_cast<size_t>(*most > 0 ? *most : model.n_ctx() - 1);
+  const auto n_kept = static_cast<size_t>(*max_tokens > 0 ? *max_tokens : model.n_ctx() - 1);
   for (std::vector<int32_t>& prompt : spec.prompts)
     if (prompt.size() > n_kept) prompt.erase(prompt.begin(), prompt.end() - static_cast<ptrdiff_t>(n_kept));
 }

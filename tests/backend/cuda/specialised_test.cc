@@ -165,13 +165,20 @@ TEST(Specialised, IsKept) {
   fs::remove_all(folder);
 }
 
-// The destructor waits only for running compilations.
+// The destructor waits only for running compilations, and no thread is left.
 TEST(Specialised, MayEndBeforeAnythingIsMade) {
   if (Nvrtc::get() == nullptr) GTEST_SKIP() << "no NVRTC";
+  const auto n_threads = [] {
+    return std::distance(fs::directory_iterator("/proc/self/task"), fs::directory_iterator());
+  };
+  const auto before = n_threads();
   for (int n = 0; n < 3; ++n) {
-    SpecialisedKernels kernels({.major = 8}, "");
-    for (int i = 0; i < n; ++i)
-      kernels.find({SpecialisedKernel::kDotCodes, Layout::kCodes4, false, false, 1, kShapes[i]});
+    {
+      SpecialisedKernels kernels({.major = 8}, "");
+      for (int i = 0; i < n; ++i)
+        EXPECT_EQ(kernels.find({SpecialisedKernel::kDotCodes, Layout::kCodes4, false, false, 1, kShapes[i]}), nullptr);
+    }
+    EXPECT_EQ(n_threads(), before) << n << " kernels were asked for";
   }
 }
 

@@ -64,8 +64,13 @@ TEST(Pacer, SlotsGrowAndShrinkWithTheStreams) {
 TEST(Pacer, AStreamMayOutliveIt) {
   Workers workers(1);
   auto pacer = std::make_unique<Pacer>(workers, Milliseconds(5));
-  const Pacer::Stream stream(*pacer);
-  pacer.reset();
+  auto stream = std::make_unique<Pacer::Stream>(*pacer);
+  const auto waits = [&] { return pacer->should_wait(Pacer::Clock::time_point(), Pacer::Clock::time_point()); };
+  EXPECT_TRUE(waits()) << "one stream: a slot of a millisecond";
+  pacer = std::make_unique<Pacer>(workers, Milliseconds(5));
+  EXPECT_FALSE(waits()) << "the stream counts for its own pacer only";
+  stream.reset();
+  EXPECT_FALSE(waits());
 }
 
 std::shared_ptr<Recorder> stream_of(Rig& rig, int n) {

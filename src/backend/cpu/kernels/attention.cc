@@ -125,7 +125,7 @@ void value_tile(const float* weights, const KeyBlock& block, int value_stride, i
 
 // Transposes the keys of a chunk into rows of f32, [16, dim].
 template <KvType type>
-void turn_chunk(const KeyBlock& block, int chunk, int head_dim, int dim, float* to) {
+void transpose_chunk(const KeyBlock& block, int chunk, int head_dim, int dim, float* to) {
   for (int first = 0; first < kKeyChunk; first += W) {
     for (int d = 0; d < dim; d += W) {
       F rows[W] = {};
@@ -141,7 +141,7 @@ void turn_chunk(const KeyBlock& block, int chunk, int head_dim, int dim, float* 
 }
 
 using ScoreFn = void (*)(const float* q, const KeyBlock& block, int chunk, int head_dim, float* scores);
-using TurnFn = void (*)(const KeyBlock& block, int chunk, int head_dim, int dim, float* to);
+using TransposeFn = void (*)(const KeyBlock& block, int chunk, int head_dim, int dim, float* to);
 using ValueFn = void (*)(const float* weights, const KeyBlock& block, int value_stride, int dim, float* out);
 struct TileKernels {
   int rows;
@@ -164,8 +164,9 @@ constexpr TilesOfType tiles_of(Lanes<rows...>) {
 constexpr TilesOfType kTiles[5] = {tiles_of<KvType::kF32>(TileSizes()), tiles_of<KvType::kF16>(TileSizes()),
                                    tiles_of<KvType::kBF16>(TileSizes()), tiles_of<KvType::kQ8_0>(TileSizes()),
                                    tiles_of<KvType::kE4M3>(TileSizes())};
-const TurnFn kTurns[5] = {turn_chunk<KvType::kF32>, turn_chunk<KvType::kF16>, turn_chunk<KvType::kBF16>,
-                          turn_chunk<KvType::kQ8_0>, turn_chunk<KvType::kE4M3>};
+const TransposeFn kTransposes[5] = {transpose_chunk<KvType::kF32>, transpose_chunk<KvType::kF16>,
+                                    transpose_chunk<KvType::kBF16>, transpose_chunk<KvType::kQ8_0>,
+                                    transpose_chunk<KvType::kE4M3>};
 static_assert(kKvGroup % (RV * W) == 0);
 
 // The smallest tile that holds n rows, or the largest tile; the results of rows past n are ignored.
@@ -203,12 +204,13 @@ void next_block(const AttentionJob& job, int* position, KeyBlock* block) {
 INLINE void mask_row(const AttentionJob& job, const KeyBlock& block, int query, float* scores) {
   const int begin = job.window > 0 && query + 1 - job.window > job.key_begin ? query + 1 - job.window : job.key_begin;
   for (int chunk = 0; chunk < block.n_chunks; ++chunk) {
-    const int low = begin - block.first[chunk];
-    const int past = query + (job.causal ? 1 : job.window) - block.first[chunk];
-    const int high = (job.causal || job.window > 0) && past < block.count[chunk] ? past : block.count[chunk];
-    if (low <= 0 && high == kKeyChunk) continue;
+    const int seen_begin = begin - block.first[chunk];
+    const int after_query = query + (job.causal ? 1 : job.window) - block.first[chunk];
+    const int seen_end =
+        (job.causal || job.window > 0) && after_query < block.count[chunk] ? after_query : block.count[chunk];
+    if (seen_begin <= 0 && seen_end == kKeyChunk) continue;
     for (int i = 0; i < kKeyChunk; ++i)
-      if (i < low || i >= high) scores[chunk * kKeyChunk + i] = kMinusInfinity;
+      if (i < seen_begin || i >= seen_end) scores[chunk * kKeyChunk + i] = kMinusInfinity;
   }
 }
 
@@ -300,7 +302,7 @@ void attention(const AttentionJob& job) {
     const int n_keys = block.n_chunks * kKeyChunk;
     for (int i = 0; job.kv.values_are_keys && i < block.n_chunks; ++i) {
       float* transposed = rows.values + (int64_t)i * kKeyChunk * rows.dim;
-      kTurns[(int)job.kv.type](block, i, job.head_dim, rows.dim, transposed);
+      kTransposes[(int)job.kv.type](block, i, job.head_dim, rows.dim, transposed);
       block.values[i] = (const uint8_t*)transposed;
     }
     const float* q = rows.q;

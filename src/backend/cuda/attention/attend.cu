@@ -63,10 +63,10 @@ Params part_of(Params p, const AttentionPlan& plan, const AttentionBlocks& block
 
 // Returns the splits with which the tasks finish in the fewest rounds, for their length. More splits must gain at least
 // a tenth, because merging takes time, too.
-int splits_for(int64_t n_tasks, int64_t n_at_once, int most) {
+int splits_for(int64_t n_tasks, int64_t n_at_once, int max_splits) {
   const auto rounds = [&](int n) { return static_cast<double>((n_tasks * n + n_at_once - 1) / n_at_once) / n; };
   int best = 1;
-  for (int n = 2; n <= most && n_tasks * (n - 1) < 2 * n_at_once; ++n)
+  for (int n = 2; n <= max_splits && n_tasks * (n - 1) < 2 * n_at_once; ++n)
     if (rounds(n) < 0.9 * rounds(best)) best = n;
   return best;
 }
@@ -116,7 +116,7 @@ AttentionPlan plan_attention(const DeviceKv& kv, const AttentionArgs& a, const A
     b.split_bits = plan.on_hopper ? kHopperSplitBits : kSplitBits;
     const int n_at_once = plan.on_hopper || a.head_dim > 128 ? n_sms : 2 * n_sms;
     const int64_t n_tasks = int64_t{step.n_seqs - n_few} * a.n_kv_heads * b.n_row_blocks;
-    b.n_splits = n_splits(b.split_bits, [&](int most) { return splits_for(n_tasks, n_at_once, most); });
+    b.n_splits = n_splits(b.split_bits, [&](int max_splits) { return splits_for(n_tasks, n_at_once, max_splits); });
     // Parts have room for the rows of all sequences. Beside hundreds of sequences with one token, they would be too
     // large.
     if (part_bytes(plan, b, kv) > most_part_bytes(kv.head_dim, n_sms)) b.n_splits = 1;
@@ -135,7 +135,7 @@ AttentionPlan plan_attention(const DeviceKv& kv, const AttentionArgs& a, const A
     }
     b.split_bits = kSplitBits;
     const int n_tasks = step.n_seqs * a.n_kv_heads * b.n_row_blocks;
-    b.n_splits = n_splits(b.split_bits, [&](int most) { return std::clamp(n_at_once / n_tasks, 1, most); });
+    b.n_splits = n_splits(b.split_bits, [&](int max_splits) { return std::clamp(n_at_once / n_tasks, 1, max_splits); });
   }
   if (plan.on_hopper && n_few > 0 && (plan.many.n_splits == 1 || plan.few.n_splits == 1))  // they share `parts`
     plan.n_prompt_blocks = prompt_blocks_beside_decodes(a, hopper_rows, step.n_tokens - few_tokens, n_few, n_sms);

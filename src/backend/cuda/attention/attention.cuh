@@ -54,8 +54,8 @@ __device__ __forceinline__ float fast_exp2(float x) {
 
 // Adds the weight of a head's sink to the total of its other weights, all relative to 2^most. If the sink's weight
 // overflows to infinity, the result of the row is 0, as it should be.
-__device__ __forceinline__ float with_sink(const Params& p, float total, float most, int head) {
-  return p.sinks == nullptr ? total : total + exp2f(p.sinks[head] * 1.44269504f - most);
+__device__ __forceinline__ float with_sink(const Params& p, float total, float row_max, int head) {
+  return p.sinks == nullptr ? total : total + exp2f(p.sinks[head] * 1.44269504f - row_max);
 }
 
 struct Span {
@@ -106,7 +106,7 @@ struct Tile {
   static constexpr int kChunk = 8 * kPerLane, kChunks = kDim / kChunk;
   uint32_t q[kDim / 32][2][4];  // fragments of 16 columns
   float out[kChunks][kPerLane][4];
-  float most[2] = {kNone, kNone}, total[2] = {0, 0};
+  float row_max[2] = {kNone, kNone}, total[2] = {0, 0};
 
   // Lane t owns columns 8t to 8t + 7 of each 32.
   __device__ void load_q(const Params& p, int token0, int head0, int row0, int n_rows, int g, int t) {
@@ -131,13 +131,13 @@ struct Tile {
   __device__ void softmax_update(float (&scores)[4][4]) {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      float largest = most[h];
+      float largest = row_max[h];
 #pragma unroll
       for (int u = 0; u < 4; ++u) largest = fmaxf(largest, fmaxf(scores[u][2 * h], scores[u][2 * h + 1]));
       largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFFu, largest, 1));
       largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFFu, largest, 2));
-      const float base = largest == kNone ? 0.0f : largest, shrink = fast_exp2(most[h] - base);
-      most[h] = largest;
+      const float base = largest == kNone ? 0.0f : largest, shrink = fast_exp2(row_max[h] - base);
+      row_max[h] = largest;
       total[h] *= shrink;
 #pragma unroll
       for (int u = 0; u < 4; ++u) {
@@ -211,17 +211,17 @@ struct RowEnd {
   int64_t at;  // in y, or in part_sums
 
   // row: of the sequence. most, total: of its keys here. Lane t = 0 of the row's four lanes stores these for a split.
-  __device__ RowEnd(const Params& p, const Part& part, int row, float most, float total, int t)
+  __device__ RowEnd(const Params& p, const Part& part, int row, float row_max, float total, int t)
       : is_whole(part.n_active == 1) {
     const int head = part.head * p.group + row % p.group;
     if (is_whole) {
-      factor = 1.0f / with_sink(p, total, most, head);
+      factor = 1.0f / with_sink(p, total, row_max, head);
       at = (part.token0 + row / p.group) * p.y_stride + head * p.kv.head_dim;
       return;
     }
     const int64_t i =
         first_part(p, part.seq, part.head, part.row_block, row - part.row_block * p.blocks.rows) + part.split;
-    if (t == 0) p.part_stats[i] = make_float2(most, total);
+    if (t == 0) p.part_stats[i] = make_float2(row_max, total);
     factor = 1.0f, at = i * p.kv.head_dim;
   }
   // Stores two neighbouring columns.

@@ -165,14 +165,14 @@ __device__ __forceinline__ Scaled8 scaled_of(const float (&x)[8]);
 
 template <>
 __device__ __forceinline__ Scaled8 scaled_of<CachedByte>(const float (&x)[8]) {
-  float most = 0, nan = 0;
+  float amax = 0, nan = 0;
 #pragma unroll
-  for (int i = 0; i < 8; ++i) most = fmaxf(most, fabsf(x[i])), nan += x[i] * 0.0f;
+  for (int i = 0; i < 8; ++i) amax = fmaxf(amax, fabsf(x[i])), nan += x[i] * 0.0f;
 #pragma unroll
   for (int i = 1; i < 4; i *= 2)
-    most = fmaxf(most, __shfl_xor_sync(0xFFFFFFFFu, most, i)), nan += __shfl_xor_sync(0xFFFFFFFFu, nan, i);
-  const float inverse = most > 0 ? 127.0f / most : 0.0f;
-  Scaled8 s{0, 0, most / 127.0f + nan};  // a NaN or Inf makes the scale NaN, so that the error spreads
+    amax = fmaxf(amax, __shfl_xor_sync(0xFFFFFFFFu, amax, i)), nan += __shfl_xor_sync(0xFFFFFFFFu, nan, i);
+  const float inverse = amax > 0 ? 127.0f / amax : 0.0f;
+  Scaled8 s{0, 0, amax / 127.0f + nan};  // a NaN or Inf makes the scale NaN, so that the error spreads
   const auto code = [&](float v) {  // rounds like ref
     const float product = __uint_as_float(__float_as_uint(v * inverse) & ~1u);
     return static_cast<uint32_t>(__float2int_rn(product) + 128) & 255;

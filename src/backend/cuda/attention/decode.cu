@@ -186,15 +186,15 @@ __global__ void __launch_bounds__(kWarps * 32, kBlocks<kDim, K, V, kTiles>)
   float *shared = reinterpret_cast<float*>(rings), *stats = shared + kWarps * kMaxRows * kStride;
   tile.each_sum(g, t,
                 [&](int row, int column, float sum) { shared[(warp * kMaxRows + row) * kStride + column] = sum; });
-  tile.each_total(g, t, [&](int row, float most, float total) {
-    stats[(warp * kMaxRows + row) * 2] = most, stats[(warp * kMaxRows + row) * 2 + 1] = total;
+  tile.each_total(g, t, [&](int row, float row_max, float total) {
+    stats[(warp * kMaxRows + row) * 2] = row_max, stats[(warp * kMaxRows + row) * 2 + 1] = total;
   });
   __syncthreads();
   for (int i = threadIdx.x; i < n_rows * kDim; i += blockDim.x) {
     const int row = i / kDim, column = i % kDim;
-    float most = kNone, sum = 0, total = 0;
-    for (int w = 0; w < kWarps; ++w) most = fmaxf(most, stats[(w * kMaxRows + row) * 2]);
-    const float base = most == kNone ? 0.0f : most;
+    float row_max = kNone, sum = 0, total = 0;
+    for (int w = 0; w < kWarps; ++w) row_max = fmaxf(row_max, stats[(w * kMaxRows + row) * 2]);
+    const float base = row_max == kNone ? 0.0f : row_max;
     for (int w = 0; w < kWarps; ++w) {
       const float weight = exp2f(stats[(w * kMaxRows + row) * 2] - base);
       sum += weight * shared[(w * kMaxRows + row) * kStride + column];
@@ -207,7 +207,7 @@ __global__ void __launch_bounds__(kWarps * 32, kBlocks<kDim, K, V, kTiles>)
     }
     const int64_t part = first_part(p, seq, head, 0, row) + split;
     p.part_sums[part * kDim + column] = sum;
-    if (column == 0) p.part_stats[part] = make_float2(most, total);
+    if (column == 0) p.part_stats[part] = make_float2(row_max, total);
   }
 }
 

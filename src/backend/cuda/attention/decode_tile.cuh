@@ -80,7 +80,7 @@ struct DecodeTile {
   static constexpr int kSteps = kDim / 16;  // products of 16 columns
   uint32_t q[kTiles][kSteps][2];
   float out[kTiles][kSteps][4];
-  float most[kTiles][2], total[kTiles][2];  // of rows 2t and 2t + 1; total: of the lane's keys
+  float row_max[kTiles][2], total[kTiles][2];  // of rows 2t and 2t + 1; total: of the lane's keys
 
   __device__ DecodeTile(const Params& p, int token0, int head0, int n_rows, int g, int t) {
 #pragma unroll
@@ -96,7 +96,7 @@ struct DecodeTile {
         }
 #pragma unroll
       for (int i = 0; i < kSteps; ++i) out[r][i][0] = out[r][i][1] = out[r][i][2] = out[r][i][3] = 0;
-      most[r][0] = most[r][1] = kNone, total[r][0] = total[r][1] = 0;
+      row_max[r][0] = row_max[r][1] = kNone, total[r][0] = total[r][1] = 0;
     }
   }
 
@@ -209,11 +209,11 @@ struct DecodeTile {
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
         auto& s = scores[r];
-        float largest = fmaxf(most[r][e], fmaxf(fmaxf(s[0][e], s[0][2 + e]), fmaxf(s[1][e], s[1][2 + e])));
+        float largest = fmaxf(row_max[r][e], fmaxf(fmaxf(s[0][e], s[0][2 + e]), fmaxf(s[1][e], s[1][2 + e])));
 #pragma unroll
         for (int i = 4; i < 32; i *= 2) largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFFu, largest, i));
-        const float base = largest == kNone ? 0.0f : largest, shrink = fast_exp2(most[r][e] - base);
-        most[r][e] = largest;
+        const float base = largest == kNone ? 0.0f : largest, shrink = fast_exp2(row_max[r][e] - base);
+        row_max[r][e] = largest;
         total[r][e] *= shrink;
 #pragma unroll
         for (int o = 0; o < 4; ++o) {
@@ -284,7 +284,7 @@ struct DecodeTile {
       for (int e = 0; e < 2; ++e) {
 #pragma unroll
         for (int i = 4; i < 32; i *= 2) total[r][e] += __shfl_xor_sync(0xFFFFFFFFu, total[r][e], i);
-        if (g == 0) f(8 * r + 2 * t + e, most[r][e], total[r][e]);
+        if (g == 0) f(8 * r + 2 * t + e, row_max[r][e], total[r][e]);
       }
   }
 };

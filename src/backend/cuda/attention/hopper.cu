@@ -318,7 +318,7 @@ template <class S>
 struct Rows {
   Span span[2];
   Span common;  // keys that all rows of the warpgroup see
-  float most[2] = {kNone, kNone}, sum[2] = {0, 0};
+  float row_max[2] = {kNone, kNone}, sum[2] = {0, 0};
   float rescale[2];               // factor for sums from before the last softmax_update()
   float out[S::kDim / 2];         // for each 8 columns: row g, columns 2t and 2t + 1, then row g + 8
   float scores[S::kKeys / 2];     // the same for each 8 keys
@@ -357,15 +357,15 @@ struct Rows {
     }
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      float top = most[h];
+      float top = row_max[h];
 #pragma unroll
       for (int i = 0; i < S::kKeys / 4; ++i) top = fmaxf(top, scores[i / 2 * 4 + 2 * h + i % 2]);
       top = fmaxf(top, __shfl_xor_sync(0xFFFFFFFFu, top, 1));
       top = fmaxf(top, __shfl_xor_sync(0xFFFFFFFFu, top, 2));
       // Rescales only if the maximum grew by a factor above 2^8, because weights up to 2^8 do no harm.
-      const float before = most[h];
-      if ((top - before) * p.scale > 8.0f) most[h] = top;
-      const float base = most[h] == kNone ? 0.0f : most[h] * p.scale;
+      const float before = row_max[h];
+      if ((top - before) * p.scale > 8.0f) row_max[h] = top;
+      const float base = row_max[h] == kNone ? 0.0f : row_max[h] * p.scale;
       rescale[h] = fast_exp2(before * p.scale - base);
       float total = 0;
 #pragma unroll
@@ -400,7 +400,7 @@ __device__ __forceinline__ void write_rows(const Rows<S>& rows, const Params& p,
     total += __shfl_xor_sync(0xFFFFFFFFu, total, 2);
     const int row = row0 + 8 * h;
     if (row >= task.n_rows(p)) continue;
-    const RowEnd to(p, part, row, rows.most[h] * p.scale, total, t);
+    const RowEnd to(p, part, row, rows.row_max[h] * p.scale, total, t);
 #pragma unroll
     for (int i = 0; i < S::kDim / 8; ++i)
       to.store(p, 8 * i + 2 * t, rows.out[4 * i + 2 * h], rows.out[4 * i + 2 * h + 1]);

@@ -13,23 +13,23 @@ namespace {
 constexpr int kMergeWarps = 16;  // at most
 
 struct Row {
-  float most, total;
+  float row_max, total;
 };
 
 // Every warp reads the maxima and totals of all splits. The first warp stores the factor of each split.
 __device__ Row weigh(float* weights, const float2* stats, int n) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  float most = kNone, total = 0;
-  for (int i = lane; i < n; i += 32) most = fmaxf(most, stats[i].x);
+  float row_max = kNone, total = 0;
+  for (int i = lane; i < n; i += 32) row_max = fmaxf(row_max, stats[i].x);
 #pragma unroll
-  for (int i = 16; i > 0; i /= 2) most = fmaxf(most, __shfl_xor_sync(0xFFFFFFFFu, most, i));
+  for (int i = 16; i > 0; i /= 2) row_max = fmaxf(row_max, __shfl_xor_sync(0xFFFFFFFFu, row_max, i));
   for (int i = lane; i < n; i += 32) {
     const float2 one = stats[i];
-    const float weight = exp2f(one.x - most);
+    const float weight = exp2f(one.x - row_max);
     total += weight * one.y;
     if (warp == 0) weights[i] = weight;
   }
-  return {most, warp_sum(total)};
+  return {row_max, warp_sum(total)};
 }
 
 __device__ __forceinline__ void add(float4& sum, float weight, const float4& v) {
@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(32 * kMergeWarps) merge_kernel(const __grid_co
   if (warp > 0 || quad >= n_quads) return;
   for (int i = 1; i < n_warps; ++i) add(sum, 1, sums[i][lane]);
   const int query_head = head * p.group + row % p.group;
-  const float inverse = 1.0f / with_sink(p, whole.total, whole.most, query_head);
+  const float inverse = 1.0f / with_sink(p, whole.total, whole.row_max, query_head);
   const int64_t at = (token0 + row / p.group) * p.y_stride + query_head * p.kv.head_dim + 4 * quad;
   store(p, at, sum.x * inverse), store(p, at + 1, sum.y * inverse);
   store(p, at + 2, sum.z * inverse), store(p, at + 3, sum.w * inverse);

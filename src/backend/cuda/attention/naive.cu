@@ -34,7 +34,7 @@ __global__ void naive_kernel(Y* y, int64_t y_stride, const Q* q, int64_t q_strid
     shared[i] = to_float(q[token * q_stride + int64_t{head} * dim + i]);
   __syncthreads();
 
-  float out[kMaxPerLane] = {}, most = -INFINITY, total = 0;
+  float out[kMaxPerLane] = {}, row_max = -INFINITY, total = 0;
   for (int key = begin + warp; key < end; key += n_warps) {
     const int64_t k = cached_row(p.kv, p.layer, table[key / p.kv.block_size], key, 0, kv_head),
                   v = cached_row(p.kv, p.layer, table[key / p.kv.block_size], key, 1, kv_head);
@@ -42,8 +42,8 @@ __global__ void naive_kernel(Y* y, int64_t y_stride, const Q* q, int64_t q_strid
     for (int i = lane; i < dim; i += 32) score += shared[i] * cached_element<K>(rows_of<K, V>(p.kv, 0), k, dim, i);
     score = warp_sum(score) * p.scale;
     if (p.softcap > 0) score = p.softcap * tanhf(score / p.softcap);
-    const float largest = fmaxf(most, score), shrink = expf(most - largest), weight = expf(score - largest);
-    most = largest;
+    const float largest = fmaxf(row_max, score), shrink = expf(row_max - largest), weight = expf(score - largest);
+    row_max = largest;
     total = total * shrink + weight;
 #pragma unroll
     for (int j = 0; j < kMaxPerLane; ++j)
@@ -53,7 +53,7 @@ __global__ void naive_kernel(Y* y, int64_t y_stride, const Q* q, int64_t q_strid
   float* parts = shared + dim;
   for (int j = 0; j < kMaxPerLane; ++j)
     if (lane + 32 * j < dim) parts[warp * (dim + 2) + lane + 32 * j] = out[j];
-  if (lane == 0) parts[warp * (dim + 2) + dim] = most, parts[warp * (dim + 2) + dim + 1] = total;
+  if (lane == 0) parts[warp * (dim + 2) + dim] = row_max, parts[warp * (dim + 2) + dim + 1] = total;
   __syncthreads();
   for (int i = threadIdx.x; i < dim; i += blockDim.x) {
     float largest = p.sinks != nullptr ? p.sinks[head] : -INFINITY, sum = 0;

@@ -95,7 +95,7 @@ __device__ void write_rows(const Tile<kDim>& tile, const Params& p, const Part& 
   for (int h = 0; h < 2; ++h) {
     const int row = row0 + g + 8 * h;
     if (row >= n_rows) continue;
-    const RowEnd to(p, part, row, tile.most[h], tile.total[h], t);
+    const RowEnd to(p, part, row, tile.row_max[h], tile.total[h], t);
 #pragma unroll
     for (int i = 0; i < kDim / 8; ++i) {
       const float* sums = tile.out[i / kPerLane][i % kPerLane];

@@ -134,13 +134,13 @@ __device__ __forceinline__ void wait_for_copies(int n_stages) {
 template <class W>
 struct State {
   float total[2] = {0, 0};
-  float most[W::kRowTiles][2];
+  float row_max[W::kRowTiles][2];
   float out[W::kRowTiles][W::kColumnTiles][4];
 
   __device__ State() {
 #pragma unroll
     for (int r = 0; r < W::kRowTiles; ++r) {
-      most[r][0] = most[r][1] = kNone;
+      row_max[r][0] = row_max[r][1] = kNone;
 #pragma unroll
       for (int c = 0; c < W::kColumnTiles; ++c) out[r][c][0] = out[r][c][1] = out[r][c][2] = out[r][c][3] = 0;
     }
@@ -203,11 +203,11 @@ __device__ __forceinline__ void shrink_sums(State<W>& s, const float* maxima, in
     float shrink[2];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      float largest = s.most[r][h];
+      float largest = s.row_max[r][h];
 #pragma unroll
       for (int i = 0; i < W::kGroups; ++i) largest = fmaxf(largest, maxima[(16 * r + g + 8 * h) * W::kGroups + i]);
-      shrink[h] = fast_exp2(s.most[r][h] - (largest == kNone ? 0.0f : largest));
-      s.most[r][h] = largest;
+      shrink[h] = fast_exp2(s.row_max[r][h] - (largest == kNone ? 0.0f : largest));
+      s.row_max[r][h] = largest;
       if (r == own_tile) s.total[h] *= shrink[h];
     }
     if (!__any_sync(0xFFFFFFFFu, shrink[0] != 1 || shrink[1] != 1)) continue;
@@ -221,10 +221,10 @@ __device__ __forceinline__ void shrink_sums(State<W>& s, const float* maxima, in
 // Turns scores into weights, as halves in shared memory: [row, 32 keys]. Piece c of row r is at place c ^ r / 2 % 4.
 template <class W>
 __device__ __forceinline__ void put_weights(uint32_t weights, State<W>& s, const float (&scores)[W::kGroupTiles][4],
-                                            const float (&most)[2], int row, int group, int t) {
+                                            const float (&row_max)[2], int row, int group, int t) {
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    const float base = most[h] == kNone ? 0.0f : most[h];
+    const float base = row_max[h] == kNone ? 0.0f : row_max[h];
     const uint32_t at = weights + (row + 8 * h) * 2 * kKeys + 4 * t;
 #pragma unroll
     for (int u = 0; u < W::kGroupTiles; ++u) {
@@ -272,7 +272,7 @@ __device__ void write_row(const State<W>& s, const Params& p, const Task& task, 
   const int row = 16 * r + g + 8 * h, packed = task.row0 + row, head = task.head * p.group + packed % p.group;
   const bool whole = task.n_active == 1;
   const int64_t part = first_part(p, task.seq, task.head, task.row_block, row) + task.split;
-  const float factor = whole ? 1.0f / with_sink(p, total, s.most[r][h], head) : 1.0f;
+  const float factor = whole ? 1.0f / with_sink(p, total, s.row_max[r][h], head) : 1.0f;
   const int64_t y = (task.token0 + packed / p.group) * p.y_stride + head * p.kv.head_dim;
 #pragma unroll
   for (int c = 0; c < W::kColumnTiles; ++c) {
@@ -285,7 +285,7 @@ __device__ void write_row(const State<W>& s, const Params& p, const Task& task, 
       *reinterpret_cast<float2*>(p.part_sums + part * p.kv.head_dim + column) = make_float2(first, second);
     }
   }
-  if (!whole && warp == 0 && t == 0) p.part_stats[part] = make_float2(s.most[r][h], total);
+  if (!whole && warp == 0 && t == 0) p.part_stats[part] = make_float2(s.row_max[r][h], total);
 }
 
 // totals: [row, group] in shared memory.
@@ -358,11 +358,11 @@ __global__ void __launch_bounds__(W::kThreads, W::kAtOnce) wide_kernel(const __g
     __syncthreads();
     shrink_sums(state, maxima, n_tiles, tile, g);
     if (tile < n_tiles) {
-      float most[2];
+      float row_max[2];
 #pragma unroll
       for (int r = 0; r < W::kRowTiles; ++r)
-        if (r == tile) most[0] = state.most[r][0], most[1] = state.most[r][1];
-      put_weights(weights, state, scores, most, row, group, t);
+        if (r == tile) row_max[0] = state.row_max[r][0], row_max[1] = state.row_max[r][1];
+      put_weights(weights, state, scores, row_max, row, group, t);
     }
     __syncthreads();
     add_values(state, weights, W::kLatent ? keys : keys + W::kKeyBytes, n_tiles, warp, lane);

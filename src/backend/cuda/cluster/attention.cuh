@@ -61,7 +61,7 @@ struct Attention {
   };
   struct Rows {  // rows of queries, with their running softmax: lane g, t has row g
     uint32_t q[kHead / 32][2][2];
-    float out[Tile::kPerLane][2], most, total;
+    float out[Tile::kPerLane][2], row_max, total;
   };
 
   const Block& b;
@@ -95,11 +95,11 @@ struct Attention {
     }
 #pragma unroll
     for (int j = 0; j < Tile::kPerLane; ++j) rows.out[j][0] = rows.out[j][1] = 0;
-    rows.most = attention::kNone, rows.total = 0;
+    rows.row_max = attention::kNone, rows.total = 0;
   }
 
   __device__ __forceinline__ void use(Rows& rows, const Step& s, int step) const {
-    float scores[2][2], largest = rows.most;
+    float scores[2][2], largest = rows.row_max;
 #pragma unroll
     for (int u = 0; u < 2; ++u) {
       scores[u][0] = scores[u][1] = 0;
@@ -117,8 +117,8 @@ struct Attention {
     }
     largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFFu, largest, 1));
     largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFFu, largest, 2));
-    const float shrink = attention::fast_exp2(rows.most - largest);  // a step has a key, so largest is finite
-    rows.most = largest;
+    const float shrink = attention::fast_exp2(rows.row_max - largest);  // a step has a key, so largest is finite
+    rows.row_max = largest;
     rows.total *= shrink;
     uint32_t weights[2];
 #pragma unroll
@@ -230,13 +230,13 @@ struct Attention {
 #pragma unroll
       for (int j = 0; j < 2; ++j)
         to[2 * h + j] = {rows.out[4 * j][h], rows.out[4 * j + 1][h], rows.out[4 * j + 2][h], rows.out[4 * j + 3][h]};
-    if (t == 0) stats(part.first - part.begin)[g] = {rows.most, rows.total};
+    if (t == 0) stats(part.first - part.begin)[g] = {rows.row_max, rows.total};
   }
 
   // 4 columns, merged over n parts that are far_sums and far_stats floats apart.
   struct Merged {
     float4 sum;
-    float most, total;
+    float row_max, total;
   };
   static __device__ __forceinline__ Merged merged(const float* sums, const float* stats, int n, int far_sums,
                                                   int far_stats) {
@@ -245,16 +245,16 @@ struct Attention {
     for (int e0 = 0; e0 < n; e0 += 4) {
       float2 stat[4];
       float4 v[4];
-      float most = m.most;
+      float row_max = m.row_max;
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const bool in = e0 + i < n;
         stat[i] = in ? *reinterpret_cast<const float2*>(stats + (e0 + i) * far_stats) : float2{attention::kNone, 0};
         v[i] = in ? *reinterpret_cast<const float4*>(sums + (e0 + i) * far_sums) : float4{};
-        most = fmaxf(most, stat[i].x);
+        row_max = fmaxf(row_max, stat[i].x);
       }
-      const float base = most == attention::kNone ? 0.0f : most, shrink = attention::fast_exp2(m.most - base);
-      m.most = most, m.total *= shrink;
+      const float base = row_max == attention::kNone ? 0.0f : row_max, shrink = attention::fast_exp2(m.row_max - base);
+      m.row_max = row_max, m.total *= shrink;
       m.sum.x *= shrink, m.sum.y *= shrink, m.sum.z *= shrink, m.sum.w *= shrink;
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
@@ -275,7 +275,7 @@ struct Attention {
     const Merged m = merged(entry(0) + 4 * i, &stats(0)[r].x, n, b.p.group * kHead, 2 * b.p.group);
     const uint4 bits = {__float_as_uint(m.sum.x), __float_as_uint(m.sum.y), __float_as_uint(m.sum.z),
                         __float_as_uint(m.sum.w)};
-    const uint2 stat = {__float_as_uint(m.most), __float_as_uint(m.total)};
+    const uint2 stat = {__float_as_uint(m.row_max), __float_as_uint(m.total)};
 #pragma unroll 2
     for (int to = part.to; to < kBlocks; to += part.to_step) {
       const uint32_t bar = place_in(b.barrier(kParts), to), there = place_in(b.base + to_part, to);

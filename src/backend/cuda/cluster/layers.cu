@@ -287,10 +287,10 @@ Params params_of(const Device& device, const LayersStep& step, int n_blocks) {
   p.group = s.n_heads / s.n_kv_heads;
   p.n_splits = std::max(n_blocks / s.n_kv_heads, 1);
   p.block_shift = std::countr_zero(static_cast<unsigned>(step.kv.block_size));
-  int most = 0, rows = 0;
+  int max_tiles = 0, rows = 0;
   for (int phase = 0; phase < kPhases; ++phase) {  // the first block has the most rows
     const Extent e = extent_of(s, phase, 0, p.n_blocks);
-    most = std::max(most, e.n_rows * e.k_tiles);
+    max_tiles = std::max(max_tiles, e.n_rows * e.k_tiles);
     rows += e.n_rows;
   }
   p.code_stride = code_bytes(step.layers[0].products[0].layout == Layout::kCodes8);
@@ -313,9 +313,9 @@ Params params_of(const Device& device, const LayersStep& step, int n_blocks) {
     squares = take(4 * (up_to(std::max({s.dim, s.ffn, s.n_heads * kHead}), kTileCols) / kTileCols));
   p.heads = take(2 * kHead * (s.n_heads + 2 * s.n_kv_heads));
   p.parts = take(4 * part_floats(p.group) * s.n_kv_heads * p.n_splits);
-  p.sums[0] = take(4 * most * kTileRows);
+  p.sums[0] = take(4 * max_tiles * kTileRows);
   p.sums[1] = p.entries =
-      take(4 * std::max(most * kTileRows,
+      take(4 * std::max(max_tiles * kTileRows,
                         (kWarps + 1) * p.group * (kHead + 2)));  // before attention, qkv uses sums[0]
   p.stage = take(128 * kWarps);
   const int slot = p.code_stride + p.scale_stride, room = static_cast<int>(device.most_shared() - kReserved) - at;
@@ -366,8 +366,8 @@ int n_at_once(DType kv, int n_blocks, Device& device) {
   int n = 0;
   with_small_float(kv, [&](auto* k) {
     const auto* kernel = reinterpret_cast<const void*>(kernel_of<std::remove_pointer_t<decltype(k)>>(n_blocks, true));
-    const auto most = static_cast<unsigned>(n_blocks);
-    n = device.clusters_at_once(kernel, kThreads, device.most_shared() - kReserved, most)[most];
+    const auto max_cluster = static_cast<unsigned>(n_blocks);
+    n = device.clusters_at_once(kernel, kThreads, device.most_shared() - kReserved, max_cluster)[max_cluster];
   });
   return n;
 }

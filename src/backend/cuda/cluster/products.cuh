@@ -19,16 +19,16 @@ struct Fragment {
 // v: the 8 activations of unit lane / 8, lane t of four. `squares` becomes the warp's sum of squares.
 __device__ __forceinline__ Fragment fragment_of(const float (&v)[8], float& squares, int lane) {
   constexpr float kLargest = 127 * 256;
-  float most = fabsf(v[0]);
+  float amax = fabsf(v[0]);
 #pragma unroll
-  for (int i = 1; i < 8; ++i) most = max_or_nan(most, fabsf(v[i]));
+  for (int i = 1; i < 8; ++i) amax = max_or_nan(amax, fabsf(v[i]));
 #pragma unroll
   for (int s = 1; s <= 16; s *= 2) {
     if (s == 4) continue;  // lanes 4 apart have the same columns
-    most = max_or_nan(most, __shfl_xor_sync(0xFFFFFFFFu, most, s));
+    amax = max_or_nan(amax, __shfl_xor_sync(0xFFFFFFFFu, amax, s));
     squares += __shfl_xor_sync(0xFFFFFFFFu, squares, s);
   }
-  const float inverse = most > 0 ? __fdividef(kLargest, most) : 0.0f;
+  const float inverse = amax > 0 ? __fdividef(kLargest, amax) : 0.0f;
   uint32_t bytes[8];
 #pragma unroll
   for (int i = 0; i < 8; ++i) {
@@ -39,7 +39,7 @@ __device__ __forceinline__ Fragment fragment_of(const float (&v)[8], float& squa
     return __byte_perm(__byte_perm(bytes[i], bytes[i + 1], 0x0040), __byte_perm(bytes[i + 2], bytes[i + 3], 0x0040),
                        0x5410);
   };
-  Fragment f{pack(0), pack(4), 0, 0, most * (1.0f / kLargest)};
+  Fragment f{pack(0), pack(4), 0, 0, amax * (1.0f / kLargest)};
   int sum = __dp4a(static_cast<int>(f.first), 0x01010101, __dp4a(static_cast<int>(f.second), 0x01010101, 0));
   sum += __shfl_xor_sync(0xFFFFFFFFu, sum, 1);
   sum += __shfl_xor_sync(0xFFFFFFFFu, sum, 2);

@@ -22,8 +22,8 @@ constexpr size_t kStaticShared = 4096;  // more than the kernel declares
 // The fewest blocks that need no more rounds than one large block, or two small blocks, per multiprocessor.
 dim3 grid_of(const Device& device, const Params& p, int n_groups, int n_warps) {
   const int n_tasks = p.n_sums * p.n_tiles,
-            most = std::max(1, kMaxWarps / n_warps * device.n_multiprocessors() / n_groups);
-  const int rounds = (n_tasks + most - 1) / most;
+            max_blocks = std::max(1, kMaxWarps / n_warps * device.n_multiprocessors() / n_groups);
+  const int rounds = (n_tasks + max_blocks - 1) / max_blocks;
   return dim3(blocks_for(n_tasks, rounds), static_cast<unsigned>(n_groups));
 }
 

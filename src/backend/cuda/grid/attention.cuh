@@ -208,7 +208,7 @@ struct Attention {
   // and 2t + 1 of 8, and sums of queries 2t and 2t + 1.
   struct Running {
     float out[kDim / 16][4];  // of two columns of each 16 (column_of()), each of both queries
-    float most, total;        // of query g; total: of the lane's keys
+    float row_max, total;        // of query g; total: of the lane's keys
   };
 
   // A panel is up to 128 bytes of the rows of 16 keys or values. A step has kPanels panels of keys, then of values. A
@@ -288,11 +288,11 @@ struct Attention {
 
   // Turns scores into weights, for keys 0 to 7 and 8 to 15, and rescales the sums to the new maximum.
   __device__ __forceinline__ uint2 softmax_update(Running& rows, const float2 (&scores)[2]) const {
-    float largest = fmaxf(fmaxf(rows.most, fmaxf(scores[0].x, scores[0].y)), fmaxf(scores[1].x, scores[1].y));
+    float largest = fmaxf(fmaxf(rows.row_max, fmaxf(scores[0].x, scores[0].y)), fmaxf(scores[1].x, scores[1].y));
     largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFFu, largest, 1));
     largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFFu, largest, 2));
-    const float base = largest == minus_infinity() ? 0.0f : largest, shrink = fast_exp2(rows.most - base);
-    rows.most = largest, rows.total *= shrink;
+    const float base = largest == minus_infinity() ? 0.0f : largest, shrink = fast_exp2(rows.row_max - base);
+    rows.row_max = largest, rows.total *= shrink;
     uint32_t weights[2];
 #pragma unroll
     for (int u = 0; u < 2; ++u) {
@@ -355,7 +355,7 @@ struct Attention {
       begin_copy(0, keys), begin_copy(1, keys);
     });
     if (!any) return;
-    Running rows{.out = {}, .most = minus_infinity(), .total = 0};
+    Running rows{.out = {}, .row_max = minus_infinity(), .total = 0};
 #pragma unroll 1
     for (int step = first;;) {
       const int next = step + kWarps, n_valid = t.position - step * kStepKeys;
@@ -398,7 +398,7 @@ struct Attention {
     const int g = lane / 4;
     rows.total += __shfl_xor_sync(0xFFFFFFFFu, rows.total, 1);
     rows.total += __shfl_xor_sync(0xFFFFFFFFu, rows.total, 2);
-    if (lane % 4 == 0 && g < kGroup) memory.stats[warp * kGroup + g] = {rows.most, rows.total};
+    if (lane % 4 == 0 && g < kGroup) memory.stats[warp * kGroup + g] = {rows.row_max, rows.total};
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const int query = lane % 4 * 2 + r;
@@ -450,10 +450,10 @@ struct Attention {
     const int n_entries = t.n_entries() + t.has_own(), first_part = pair() * t.n_splits * kGroup;
     for (int i = static_cast<int>(threadIdx.x); i < kGroup * kDim; i += kThreads) {
       const int r = i / kDim, column = column_of(i % kDim);
-      float most = minus_infinity(), total = 0, sum = 0;
+      float row_max = minus_infinity(), total = 0, sum = 0;
 #pragma unroll 4
-      for (int e = 0; e < n_entries; ++e) most = max_or_nan(most, memory.stats[e * kGroup + r].x);
-      const float base = most == minus_infinity() ? 0.0f : most;
+      for (int e = 0; e < n_entries; ++e) row_max = max_or_nan(row_max, memory.stats[e * kGroup + r].x);
+      const float base = row_max == minus_infinity() ? 0.0f : row_max;
 #pragma unroll 4
       for (int e = 0; e < n_entries; ++e) {
         const float2 stat = memory.stats[e * kGroup + r];
@@ -464,7 +464,7 @@ struct Attention {
         output(r)[place_in_row<C, kWeightOut>(column)] = from_float<half>(__fdividef(sum, total));
       } else {
         p.parts[(first_part + t.split * kGroup + r) * kDim + column] = sum;
-        if (column == 0) p.stats[first_part + t.split * kGroup + r] = {most, total};
+        if (column == 0) p.stats[first_part + t.split * kGroup + r] = {row_max, total};
       }
     }
     if (t.n_active > 1)
@@ -486,20 +486,20 @@ struct Attention {
       const int vector = first + lane / width;
       float4 parts[kEach];
       float2 of_split[kEach];
-      float most = minus_infinity(), sums[5] = {};
+      float row_max = minus_infinity(), sums[5] = {};
 #pragma unroll
       for (int i = 0; i < kEach; ++i) {
         const int from = lane % width + 32 * i;
         const bool counts = from < n_active && vector < end;
         parts[i] = counts ? load4(parts_of_head + from * kGroup * kDim, 4 * vector) : float4{};
         of_split[i] = counts ? __ldcg(stats + from * kGroup + 4 * vector / kDim) : make_float2(minus_infinity(), 0.0f);
-        most = max_or_nan(most, of_split[i].x);
+        row_max = max_or_nan(row_max, of_split[i].x);
       }
 #pragma unroll 1
-      for (int i = 1; i < width; i *= 2) most = max_or_nan(most, __shfl_xor_sync(0xFFFFFFFFu, most, i));
+      for (int i = 1; i < width; i *= 2) row_max = max_or_nan(row_max, __shfl_xor_sync(0xFFFFFFFFu, row_max, i));
 #pragma unroll
       for (int i = 0; i < kEach; ++i) {
-        const float weight = fast_exp2(of_split[i].x - most);
+        const float weight = fast_exp2(of_split[i].x - row_max);
         sums[0] += weight * parts[i].x, sums[1] += weight * parts[i].y;
         sums[2] += weight * parts[i].z, sums[3] += weight * parts[i].w;
         sums[4] += weight * of_split[i].y;

@@ -155,8 +155,8 @@ template <class K>  // Kind
 __device__ __forceinline__ void put_codes(CodesInput& to, const float4 (&v)[2], int zero, int lane) {
   constexpr float kLargest = 127 * 256, kRounder = 0x1.8p23f;
   constexpr ByteOrder kOrder = byte_order(K::kLayout);
-  const float most = warp_max_size(max_or_nan(largest(v[0]), largest(v[1])));
-  const float inverse = most > 0 ? __fdividef(kLargest, most) : 0.0f;
+  const float amax = warp_max_size(max_or_nan(largest(v[0]), largest(v[1])));
+  const float inverse = amax > 0 ? __fdividef(kLargest, amax) : 0.0f;
   // An integer is 256 * high + low, where low is signed too. So high is byte 1 of the integer plus 128.
   const float rounder = lane & 4 ? kRounder : kRounder + 128;
   const uint32_t which = lane & 4 ? 0x0040 : 0x0051;
@@ -168,12 +168,12 @@ __device__ __forceinline__ void put_codes(CodesInput& to, const float4 (&v)[2], 
     const int factor = K::kMin ? 1 : -zero;
     if (lane % 8 == 0) to.totals[lane / 8] = {factor * totals.x, factor * totals.y};
   }
-  if (lane == 0) to.scale = most * (1.0f / kLargest);
+  if (lane == 0) to.scale = amax * (1.0f / kLargest);
 }
 
 // The scale is a power of two, so only the range changes. Above 2^126, its inverse would not be a normal number.
 __device__ __forceinline__ void put_halves(Float8Input& to, const float4& v, int lane) {
-  const uint32_t most = __float_as_uint(warp_max_size(largest(v))), scale = min(most & 0x7F800000u, 0x7E800000u);
+  const uint32_t amax = __float_as_uint(warp_max_size(largest(v))), scale = min(amax & 0x7F800000u, 0x7E800000u);
   const float inverse = __uint_as_float(0x7F000000u - scale);
   *reinterpret_cast<uint2*>(to.x + 4 * lane) = {pair_of(v.x * inverse, v.y * inverse),
                                                 pair_of(v.z * inverse, v.w * inverse)};

@@ -164,8 +164,9 @@ int longest_on_grid(const LayersStep& step) {
   const grid::WeightKind gate = kind_of(step.layers[0].products[kWeightGate]);
   const bool is_slow = step.n_tokens > 4 && n_weights > kLargeLayer;
   if (is_slow && gate.has_min) return 0;
-  const int64_t most = step.n_tokens == 1 ? 128 * kMiB : is_slow && gate.is_float8() ? 32 * kMiB : 64 * kMiB;
-  const int64_t n_read = most / (int64_t{step.n_tokens} * step.kv.n_parts * step.kv.n_kv_heads * kv_row_bytes(step));
+  const int64_t max_bytes = step.n_tokens == 1 ? 128 * kMiB : is_slow && gate.is_float8() ? 32 * kMiB : 64 * kMiB;
+  const int64_t n_read =
+      max_bytes / (int64_t{step.n_tokens} * step.kv.n_parts * step.kv.n_kv_heads * kv_row_bytes(step));
   const int window = step.layers[0].window;
   return window > 0 && window <= n_read ? INT_MAX : static_cast<int>(std::min<int64_t>(n_read, INT_MAX));
 }

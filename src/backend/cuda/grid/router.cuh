@@ -104,8 +104,8 @@ struct Router {
 #pragma unroll
       for (int j = 0; j < kLogits; ++j)
         if (keys[j] > best) best = keys[j], at = b.lane + 32 * j;
-      const uint32_t most = __reduce_max_sync(0xFFFFFFFFu, best);
-      int found = __reduce_min_sync(0xFFFFFFFFu, best == most ? at : kNone);
+      const uint32_t warp_best = __reduce_max_sync(0xFFFFFFFFu, best);
+      int found = __reduce_min_sync(0xFFFFFFFFu, best == warp_best ? at : kNone);
       if (found == kNone) found = i;  // only NaN is left, but the result must be an expert
       float of_found = 0;
 #pragma unroll

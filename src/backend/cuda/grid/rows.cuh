@@ -145,10 +145,10 @@ class RowsProduct {
         raw[i] = times(raw[i], *reinterpret_cast<const float4*>(weight + distance(i)));
         size = max_or_nan(size, largest(raw[i]));
       }
-      uint32_t most = __float_as_uint(size);
+      uint32_t amax = __float_as_uint(size);
 #pragma unroll
-      for (int i = 1; i <= 2; i *= 2) most = max(most, __shfl_xor_sync(0xFFFFFFFFu, most, i));
-      const uint32_t power = min(most & 0x7F800000u, 0x7E800000u);
+      for (int i = 1; i <= 2; i *= 2) amax = max(amax, __shfl_xor_sync(0xFFFFFFFFu, amax, i));
+      const uint32_t power = min(amax & 0x7F800000u, 0x7E800000u);
       const float inverse = __uint_as_float(0x7F000000u - power), odd_inverse = kSixteenths ? inverse / 16 : inverse;
 #pragma unroll
       for (int i = 0; i < kPieces; ++i)

@@ -109,11 +109,11 @@ INGOT_HD constexpr PhasePlan plan_of(const Shape& s, int phase) {
   }
   p.unit_bytes = up_to(p.unit_bytes, 128);
   p.slot_bytes = p.at_once * p.unit_bytes;
-  const int most = divide_up(divide_up(p.n_units, s.n_blocks), p.at_once),
+  const int max_batches = divide_up(divide_up(p.n_units, s.n_blocks), p.at_once),
             room = s.has_rows() ? kRowSumBytes / group_bytes(s, phase)
                                 : smallest_of(kMaxBatch, kThreads / kTileRows / p.at_once);
-  p.batch = smallest_of(most, room) * p.at_once;
-  p.n_turns = most > room && !s.has_rows() ? 2 : 1;
+  p.batch = smallest_of(max_batches, room) * p.at_once;
+  p.n_turns = max_batches > room && !s.has_rows() ? 2 : 1;
   return p;
 }
 

@@ -39,9 +39,9 @@ void with_codes(const PackedWeight& w, F&& f) {
 
 namespace ingot::cuda::tile_step {
 
-// Returns how many stages fit, up to `most`. With less than 2, the kernel cannot run on this device.
-inline int stages_that_fit(size_t stage_bytes, int most, size_t room) {
-  return std::min(most, static_cast<int>(room / stage_bytes));
+// Returns how many stages fit, up to `max_stages`. With less than 2, the kernel cannot run on this device.
+inline int stages_that_fit(size_t stage_bytes, int max_stages, size_t room) {
+  return std::min(max_stages, static_cast<int>(room / stage_bytes));
 }
 
 template <class F>

@@ -40,8 +40,8 @@ bool group_wins(const DeviceLimits&, const PackedWeight& w, int64_t rows) {
   const int64_t size = w.n_in * w.n_out;
   const bool wide = w.n_out >= 8192, large = size >= 32 << 20;
   if (size < 8 << 20 || (w.n_out < 4096 && rows <= 128)) return false;
-  const int64_t most = w.halves != nullptr ? few_rows_of_halves(w) : wide ? 1024 : large ? 640 : 512;
-  return rows > (wide ? 32 : large ? 16 : 64) && rows <= most;
+  const int64_t max_rows = w.halves != nullptr ? few_rows_of_halves(w) : wide ? 1024 : large ? 640 : 512;
+  return rows > (wide ? 32 : large ? 16 : 64) && rows <= max_rows;
 }
 
 bool can_tile(const DeviceLimits&, const PackedWeight& w, int64_t) { return can_tile_matmul(w); }

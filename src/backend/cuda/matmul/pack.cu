@@ -31,19 +31,19 @@ template <class T>
 __global__ void largest_kernel(const uint8_t* blocks, int64_t n_blocks, uint32_t* largest) {
   constexpr int kGroups = T::block_size / T::group;
   const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  float most = 0;
+  float amax = 0;
   if (i < n_blocks) {
     uint8_t codes[T::block_size];
     float scales[kGroups], mins[kGroups];
     T::unpack(blocks + i * T::block_bytes, codes, scales, mins);
     for (int g = 0; g < kGroups; ++g) {
       const float size = fmaxf(fabsf(scales[g]), T::has_min ? fabsf(mins[g]) / 128 : 0.0f);
-      if (isfinite(size)) most = fmaxf(most, size);
+      if (isfinite(size)) amax = fmaxf(amax, size);
     }
   }
 #pragma unroll
-  for (int s = 16; s > 0; s /= 2) most = fmaxf(most, __shfl_xor_sync(0xFFFFFFFFu, most, s));
-  if (threadIdx.x % 32 == 0 && most > 0) atomicMax(largest, __float_as_uint(most));
+  for (int s = 16; s > 0; s /= 2) amax = fmaxf(amax, __shfl_xor_sync(0xFFFFFFFFu, amax, s));
+  if (threadIdx.x % 32 == 0 && amax > 0) atomicMax(largest, __float_as_uint(amax));
 }
 
 // Writes 32 codes to a unit of a row of the tile.

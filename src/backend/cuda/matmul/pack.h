@@ -19,10 +19,10 @@ namespace ingot::cuda {
 // product rounds as a subnormal if its scale is at least 2^-13 of the largest. Below that, products are multiples of
 // 2^-24: exact for MXFP4 down to 2^-23 of the largest scale, and for all scales of NVFP4.
 INGOT_HD int factor_exponent(float largest, Layout layout) {
-  const int most = layout == Layout::kCodesE2M1 ? 15 : 7;
-  int exponent = most;
+  const int max_exponent = layout == Layout::kCodesE2M1 ? 15 : 7;
+  int exponent = max_exponent;
   if (largest > 0) frexpf(largest, &exponent);
-  return exponent - most < -120 ? -120 : exponent - most;
+  return exponent - max_exponent < -120 ? -120 : exponent - max_exponent;
 }
 // PackedWeight::factor: undoes the division, and turns levels of the layout into those of the format.
 inline float factor_of(float largest, Layout layout) {

@@ -66,9 +66,9 @@ void start(Params p, SpecialisedKernels* specialised, Device& device) {
   p.parts = static_cast<float4*>(workspace.memory.data());
   p.ready = static_cast<int*>(workspace.ready.data());
   const int n_tiles = static_cast<int>(blocks_for(p.n_tiles, p.act >= 0 ? kTiles / 2 : kTiles)),
-            most = std::min(device.n_multiprocessors(), static_cast<int>(workspace.memory.size() / kPartBytes));
-  const Cut cuts[] = {cut_for(128, p.n, n_tiles, p.n_steps, most), cut_for(96, p.n, n_tiles, p.n_steps, most),
-                      cut_for(64, p.n, n_tiles, p.n_steps, most)};
+            max_parts = std::min(device.n_multiprocessors(), static_cast<int>(workspace.memory.size() / kPartBytes));
+  const Cut cuts[] = {cut_for(128, p.n, n_tiles, p.n_steps, max_parts), cut_for(96, p.n, n_tiles, p.n_steps, max_parts),
+                      cut_for(64, p.n, n_tiles, p.n_steps, max_parts)};
   const Cut& cut = *std::ranges::min_element(cuts, {}, &Cut::us);
   CHECK_GT(cut.n_blocks, 0);
   switch (cut.n_tokens) {

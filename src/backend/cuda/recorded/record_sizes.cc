@@ -22,8 +22,8 @@ bool is_cluster_bucket(int bucket) { return std::ranges::find(kClusterBuckets, b
 
 // The largest number of sequences in a bucket within the limits.
 int RecordSizes::most_sequences(int q_len) const {
-  const int most = std::min({limits_.max_seqs, limits_.max_tokens / q_len, kBuckets[std::size(kBuckets) - 1]});
-  return limits_.max_logits > 0 ? std::min(most, limits_.max_logits / q_len) : most;
+  const int n_max = std::min({limits_.max_seqs, limits_.max_tokens / q_len, kBuckets[std::size(kBuckets) - 1]});
+  return limits_.max_logits > 0 ? std::min(n_max, limits_.max_logits / q_len) : n_max;
 }
 
 int RecordSizes::plain_context(int kv_len) const { return context_of(kv_len, limits_.max_kv_len); }
@@ -34,10 +34,10 @@ bool RecordSizes::is_recorded(const Program& program, int q_len) const {
 }
 
 // The number of sequences that a step is padded to.
-int RecordSizes::bucket_of(const Program& program, int n_seqs, int q_len, int most) const {
+int RecordSizes::bucket_of(const Program& program, int n_seqs, int q_len, int n_max) const {
   const int* bucket = std::ranges::lower_bound(kBuckets, n_seqs);
   while (is_cluster_bucket(*bucket) && !fused_.replays_on_clusters(program, *bucket * q_len)) ++bucket;
-  return std::min(*bucket, most);
+  return std::min(*bucket, n_max);
 }
 
 int RecordSizes::context(const Program& program, int n_seqs, int q_len, int kv_len) const {
@@ -54,11 +54,11 @@ std::optional<RecordKey> RecordSizes::key_of(const Program& program, const Batch
   if (batch.n_seqs() == 0 || batch.n_tokens() % batch.n_seqs() != 0 || !batch.second_rows.empty() ||
       !batch.embeddings.empty() || batch.n_source_rows() > 0)
     return std::nullopt;
-  const int q_len = batch.n_tokens() / batch.n_seqs(), most = is_recorded(program, q_len) ? most_sequences(q_len) : 0;
-  if (batch.n_seqs() > most) return std::nullopt;
+  const int q_len = batch.n_tokens() / batch.n_seqs(), n_max = is_recorded(program, q_len) ? most_sequences(q_len) : 0;
+  if (batch.n_seqs() > n_max) return std::nullopt;
   for (int seq = 0; seq < batch.n_seqs(); ++seq)
     if (batch.q_len(seq) != q_len) return std::nullopt;
-  const int n_seqs = bucket_of(program, batch.n_seqs(), q_len, most);
+  const int n_seqs = bucket_of(program, batch.n_seqs(), q_len, n_max);
   return RecordKey{program.id, n_seqs, q_len, context(program, n_seqs, q_len, longest_of(batch))};
 }
 
@@ -69,13 +69,13 @@ void RecordSizes::each_at_load(const Program& program, const std::function<void(
   const auto key = [&](int n_seqs, int q_len, int most_kv) {
     return RecordKey{program.id, n_seqs, q_len, context(program, n_seqs, q_len, std::min(most_kv, limits_.max_kv_len))};
   };
-  const int most = std::min(most_sequences(1), program.has_pair ? kMaxHeadSequences : INT_MAX);
+  const int n_max = std::min(most_sequences(1), program.has_pair ? kMaxHeadSequences : INT_MAX);
   for (const int bucket : kBuckets) {
     if (is_cluster_bucket(bucket) && !fused_.replays_on_clusters(program, bucket)) continue;
-    const int n_seqs = std::min(bucket, most);
+    const int n_seqs = std::min(bucket, n_max);
     before_size(n_seqs);
     for (const int longest : kContexts) f(key(n_seqs, 1, longest), n_seqs == 1 || longest == kContexts[0]);
-    if (n_seqs == most) break;
+    if (n_seqs == n_max) break;
   }
   const bool verifies = fused_.replays_on_clusters(program, 2) && !program.has_pair;  // not a draft head
   for (int q_len = 2; verifies && is_recorded(program, q_len); ++q_len)

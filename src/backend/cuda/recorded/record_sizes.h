@@ -41,7 +41,7 @@ class RecordSizes {
 
  private:
   bool is_recorded(const Program& program, int q_len) const;
-  int bucket_of(const Program& program, int n_seqs, int q_len, int most) const;
+  int bucket_of(const Program& program, int n_seqs, int q_len, int n_max) const;
   int context(const Program& program, int n_seqs, int q_len, int kv_len) const;
 
   const Device& device_;

@@ -36,8 +36,8 @@ __device__ RowArgmax::Part part_of(const float (&logits)[kEach], float* shared /
 }
 
 // The logarithm of the largest logit's probability.
-__device__ float logprob_of(const RowArgmax& row, int n_blocks, Key most) {
-  const float largest = logit_of(most);
+__device__ float logprob_of(const RowArgmax& row, int n_blocks, Key max_key) {
+  const float largest = logit_of(max_key);
   float sum = 0;
   for (int i = 0; i < n_blocks; ++i) {
     const volatile RowArgmax::Part& part = row.parts[i];
@@ -55,7 +55,7 @@ __global__ void argmax_kernel(Key* best, Key* copy, float* logprobs, RowArgmax* 
   RowArgmax& all = rows[blockIdx.y];
   const int64_t first = int64_t{blockIdx.x} * kThreads * kEach + threadIdx.x;
   float own[kEach];
-  Key most = 0;
+  Key max_key = 0;
 #pragma unroll
   for (int j = 0; j < kEach; ++j) {
     const int64_t i = first + j * kThreads;
@@ -65,14 +65,14 @@ __global__ void argmax_kernel(Key* best, Key* copy, float* logprobs, RowArgmax* 
   for (int j = 0; j < kEach; ++j) {
     const int64_t i = first + j * kThreads;
     const Key key = i < n ? key_of(own[j], i) : 0;
-    most = key > most ? key : most;
+    max_key = key > max_key ? key : max_key;
   }
 #pragma unroll
   for (int s = 16; s > 0; s /= 2) {
-    const Key other = __shfl_xor_sync(0xFFFFFFFFu, most, s);
-    most = other > most ? other : most;
+    const Key other = __shfl_xor_sync(0xFFFFFFFFu, max_key, s);
+    max_key = other > max_key ? other : max_key;
   }
-  if (threadIdx.x % 32 == 0 && most != 0) atomicMax(&all.most, most);
+  if (threadIdx.x % 32 == 0 && max_key != 0) atomicMax(&all.max_key, max_key);
   if (logprobs != nullptr) {
     const RowArgmax::Part part = part_of(own, shared);
     if (threadIdx.x == 0) all.parts[blockIdx.x] = part;
@@ -81,9 +81,9 @@ __global__ void argmax_kernel(Key* best, Key* copy, float* logprobs, RowArgmax* 
   __syncthreads();
   if (threadIdx.x != 0 || atomicAdd(&all.n_blocks, 1u) != gridDim.x - 1) return;
   __threadfence();
-  most = atomicExch(&all.most, Key{0});
-  best[blockIdx.y] = copy[blockIdx.y] = most;
-  if (logprobs != nullptr) logprobs[blockIdx.y] = logprob_of(all, static_cast<int>(gridDim.x), most);
+  max_key = atomicExch(&all.max_key, Key{0});
+  best[blockIdx.y] = copy[blockIdx.y] = max_key;
+  if (logprobs != nullptr) logprobs[blockIdx.y] = logprob_of(all, static_cast<int>(gridDim.x), max_key);
   all.n_blocks = 0;
 }
 

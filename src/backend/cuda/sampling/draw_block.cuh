@@ -130,15 +130,15 @@ __device__ inline Best look_at(const Row& row, Shared& s) {
   float top = -INFINITY, sum = 0;
   int id = kNone;
   each_eight(row, [&](const float(&v)[8], int first) {
-    float most = v[0];
+    float max_of_8 = v[0];
 #pragma unroll
-    for (int j = 1; j < 8; ++j) most = fmaxf(most, v[j]);
-    if (most > top) {
-      sum *= __expf(top - most);
-      top = most;
+    for (int j = 1; j < 8; ++j) max_of_8 = fmaxf(max_of_8, v[j]);
+    if (max_of_8 > top) {
+      sum *= __expf(top - max_of_8);
+      top = max_of_8;
 #pragma unroll
       for (int j = 7; j >= 0; --j)
-        if (v[j] == most) id = Eight::id(first, j);
+        if (v[j] == max_of_8) id = Eight::id(first, j);
     }
 #pragma unroll
     for (int j = 0; j < 8; ++j) sum += v[j] == top ? 1.0f : __expf(v[j] - top);

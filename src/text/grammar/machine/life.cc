@@ -40,7 +40,7 @@ bool SchemaMachine::is_possible(uint32_t plan) {
     lowest_assumed_ = std::min(lowest_assumed_, values_[plan].depth);
     return false;
   }
-  l_.spend(kSearchWork);
+  languages_.spend(kSearchWork);
   if (n_open_ >= kMaxPossibleDepth)
     throw Error("the schema requires values that nest deeper than {}", kMaxPossibleDepth);
   const uint32_t own = values_[plan].depth = ++n_open_;
@@ -85,10 +85,11 @@ SchemaMachine::Words SchemaMachine::first_frame(uint32_t plan, uint32_t slot, Js
 bool SchemaMachine::can_end(const Words& frame) const {
   if (frame[0] == kObject) {
     const ObjectPlan& plan = *objects_[frame[kObjectPlan]];
-    return f_.evaluate(plan.need, [&](uint32_t r) { return object_truth(plan, frame, r, true); }) == Truth::kTrue;
+    return formulas_.evaluate(plan.need, [&](uint32_t r) { return object_truth(plan, frame, r, true); }) ==
+           Truth::kTrue;
   }
   const ArrayPlan& plan = *arrays_[frame[kArrayPlan]];
-  return f_.evaluate(plan.need, [&](uint32_t r) { return array_truth(plan, frame, r, true); }) == Truth::kTrue;
+  return formulas_.evaluate(plan.need, [&](uint32_t r) { return array_truth(plan, frame, r, true); }) == Truth::kTrue;
 }
 
 // Whether an object or array can become complete from `frame`, between members.
@@ -120,7 +121,7 @@ bool SchemaMachine::search_items(uint32_t first, std::string* json) {
   path.push_back({first, next_items(first, json != nullptr)});
   bool found = json != nullptr && can_end(frames_.copy(first));
   while (!path.empty() && !found) {
-    l_.spend(kSearchWork);
+    languages_.spend(kSearchWork);
     if (path.back().next.empty()) {
       path.pop_back();
       continue;
@@ -206,36 +207,36 @@ std::vector<SchemaMachine::Added> SchemaMachine::next_items(uint32_t id, bool ha
 uint32_t SchemaMachine::with_values(uint32_t plan, std::span<const uint32_t> items, bool equals) {
   std::vector<Formula> goals = values_[plan].goals;
   const Formula any = equals_any(goals, items);
-  return value_plan(std::move(goals), f_.all({values_[plan].need, equals ? any : f_.negation(any)}));
+  return value_plan(std::move(goals), formulas_.all({values_[plan].need, equals ? any : formulas_.negation(any)}));
 }
 
 // Adds goals to equal one of `items`. Returns the formula that one of these goals is met.
 SchemaMachine::Formula SchemaMachine::equals_any(std::vector<Formula>& goals, std::span<const uint32_t> items) {
   std::vector<Formula> any;
-  l_.spend(items.size());
+  languages_.spend(items.size());
   for (uint32_t item : items) {
     auto it = value_formulas_.find(item);
     if (it == value_formulas_.end())
       it = value_formulas_.emplace(item, add_value(canonical_texts_[item], *table_)).first;
     const auto at = std::ranges::find(goals, it->second);
-    any.push_back(f_.leaf(static_cast<uint32_t>(at - goals.begin())));
+    any.push_back(formulas_.leaf(static_cast<uint32_t>(at - goals.begin())));
     if (at == goals.end()) goals.push_back(it->second);
   }
-  return f_.any(std::move(any));
+  return formulas_.any(std::move(any));
 }
 
 // A plan of the values that meet the goals as `met` says.
 uint32_t SchemaMachine::with_outcome(uint32_t plan, const Outcome& met) {
-  return value_plan(values_[plan].goals, f_.all({values_[plan].need, outcome_formula(met)}));
+  return value_plan(values_[plan].goals, formulas_.all({values_[plan].need, outcome_formula(met)}));
 }
 
 SchemaMachine::Formula SchemaMachine::outcome_formula(const Outcome& met) {
   std::vector<Formula> parts;
   for (uint32_t goal = 0; goal < met.size(); ++goal) {
     if (met[goal] != Truth::kUnknown)
-      parts.push_back(met[goal] == Truth::kTrue ? f_.leaf(goal) : f_.negation(f_.leaf(goal)));
+      parts.push_back(met[goal] == Truth::kTrue ? formulas_.leaf(goal) : formulas_.negation(formulas_.leaf(goal)));
   }
-  return f_.all(std::move(parts));
+  return formulas_.all(std::move(parts));
 }
 
 // The outcomes of a plan that only scalars meet, if the words of these scalars have few states. So the constants that
@@ -257,24 +258,24 @@ std::optional<std::vector<SchemaMachine::Outcome>> SchemaMachine::few_outcomes(u
     ready.pop_back();
     if (!seen.insert(word).second) continue;
     if (seen.size() > kMaxFewStates) return std::nullopt;
-    if (l_.has_empty(word[kAlive])) {
+    if (languages_.has_empty(word[kAlive])) {
       Outcome met(n_goals, Truth::kFalse);
       for (size_t k = kGoals; k < word.size(); k += 2) {
-        if (l_.has_empty(word[k + 1])) met[word[k]] = Truth::kTrue;
+        if (languages_.has_empty(word[k + 1])) met[word[k]] = Truth::kTrue;
       }
       found.insert(std::move(met));
     }
     const ByteGroups groups = groups_of(word);
     std::vector<bool> is_done(groups.n);
-    l_.spend(groups.n);
+    languages_.spend(groups.n);
     for (size_t byte = 0; byte < 256; ++byte) {
       if (is_done[groups.of[byte]]) continue;
       is_done[groups.of[byte]] = true;
       Words next(word.begin(), word.begin() + kGoals);
-      next[kAlive] = l_.row(word[kAlive])[byte];
+      next[kAlive] = languages_.row(word[kAlive])[byte];
       if (next[kAlive] == RegularLanguages::kNothing) continue;
       for (size_t k = kGoals; k < word.size(); k += 2) {
-        if (const Language goal = l_.row(word[k + 1])[byte]; goal != RegularLanguages::kNothing)
+        if (const Language goal = languages_.row(word[k + 1])[byte]; goal != RegularLanguages::kNothing)
           next.insert(next.end(), {word[k], goal});
       }
       ready.push_back(std::move(next));
@@ -289,7 +290,7 @@ std::optional<std::string> SchemaMachine::example_of(uint32_t plan) {
   for (int t = 0; t < kScalarTypes; ++t) {
     const uint32_t place = first_word(plan, static_cast<JsonType>(t));
     if (place == kDead) continue;
-    const auto text = l_.example(words_[place - kFirstWord][kAlive]);
+    const auto text = languages_.example(words_[place - kFirstWord][kAlive]);
     if (text) return static_cast<JsonType>(t) == JsonType::kString ? json_string(*text) : *text;
   }
   std::optional<std::string> found;
@@ -317,7 +318,7 @@ bool SchemaMachine::is_sure(const Words& frame, std::span<const uint32_t> link) 
   std::vector<Truth> truth(plan.rules.size(), Truth::kUnknown);
   std::vector<int8_t> can_add(plan.names.size(), -1);
   uint32_t n_missing = 0;
-  int most = INT32_MAX;
+  int max_members = INT32_MAX;
   const auto adds = [&](uint32_t name) {  // whether the name can be added so that no rule breaks
     if (can_add[name] < 0) {
       can_add[name] = !plan.is_unsure[name] && (options_.any_order || name >= frame[kObjectOrder]);
@@ -326,13 +327,13 @@ bool SchemaMachine::is_sure(const Words& frame, std::span<const uint32_t> link) 
         if (can_add[name] && !has_bit(broken, r))
           parts.push_back(member_formula(plan, r, static_cast<int>(name), plan.name_matches[name]));
       }
-      const Formula all = f_.all(std::move(parts));
-      if (can_add[name]) can_add[name] = all == Formulas::kTrue || is_possible(value_plan({all}, f_.leaf(0)));
+      const Formula all = formulas_.all(std::move(parts));
+      if (can_add[name]) can_add[name] = all == Formulas::kTrue || is_possible(value_plan({all}, formulas_.leaf(0)));
       n_missing += static_cast<uint32_t>(can_add[name]);
     }
     return can_add[name] != 0;
   };
-  l_.spend(1 + plan.rules.size() / 16);
+  languages_.spend(1 + plan.rules.size() / 16);
   for (uint32_t r = 0; r < plan.rules.size(); ++r) {
     const ObjectRule& rule = table_->objects[plan.rules[r]];
     if (has_bit(broken, r)) {
@@ -341,17 +342,17 @@ bool SchemaMachine::is_sure(const Words& frame, std::span<const uint32_t> link) 
                  return has_bit(seen, name) || adds(name);
                })) {
       truth[r] = Truth::kTrue;
-      if (rule.max >= 0) most = std::min(most, rule.max);
+      if (rule.max >= 0) max_members = std::min(max_members, rule.max);
     }
   }
   const auto n_members = static_cast<int>(frame[kObjectCount] + n_missing);
-  if (n_members > most) return false;
+  if (n_members > max_members) return false;
   for (uint32_t r = 0; r < plan.rules.size(); ++r) {  // any number of free names can be added, if they exist
     if (truth[r] == Truth::kTrue && n_members < table_->objects[plan.rules[r]].min &&
-        (!plan.has_free_names || most != INT32_MAX))
+        (!plan.has_free_names || max_members != INT32_MAX))
       truth[r] = Truth::kUnknown;
   }
-  return f_.evaluate(plan.need, [&](uint32_t r) { return truth[r]; }) == Truth::kTrue;
+  return formulas_.evaluate(plan.need, [&](uint32_t r) { return truth[r]; }) == Truth::kTrue;
 }
 
 // The same for arrays without rules on the number of certain items.
@@ -360,7 +361,7 @@ bool SchemaMachine::is_sure_array(const Words& frame, std::span<const uint32_t> 
   const auto broken = std::span(frame).subspan(kArrayBits);
   if (plan.is_unique) return false;
   std::vector<Truth> truth(plan.rules.size(), Truth::kUnknown);
-  int least = 0, most = INT32_MAX;
+  int min_items = 0, max_items = INT32_MAX;
   size_t n_prefix = 0;
   for (uint32_t r = 0; r < plan.rules.size(); ++r) {
     const ArrayRule& rule = table_->arrays[plan.rules[r]];
@@ -371,20 +372,20 @@ bool SchemaMachine::is_sure_array(const Words& frame, std::span<const uint32_t> 
     n_prefix = std::max(n_prefix, rule.prefix.size());
     if ((!link.empty() && link[r] != 0) || rule.min_contains > 0 || rule.max_contains >= 0) continue;
     truth[r] = Truth::kTrue;
-    least = std::max(least, rule.min);
-    if (rule.max >= 0) most = std::min(most, rule.max);
+    min_items = std::max(min_items, rule.min);
+    if (rule.max >= 0) max_items = std::min(max_items, rule.max);
   }
-  if (least > most) return false;
-  for (size_t i = frame[kArrayCount]; i < std::min(static_cast<size_t>(least), n_prefix + 1); ++i) {
+  if (min_items > max_items) return false;
+  for (size_t i = frame[kArrayCount]; i < std::min(static_cast<size_t>(min_items), n_prefix + 1); ++i) {
     std::vector<Formula> parts;
     for (uint32_t r = 0; r < plan.rules.size(); ++r) {
       const ArrayRule& rule = table_->arrays[plan.rules[r]];
       if (!has_bit(broken, r)) parts.push_back(schema_formula(i < rule.prefix.size() ? rule.prefix[i] : rule.rest));
     }
-    const Formula all = f_.all(std::move(parts));
-    if (all != Formulas::kTrue && !is_possible(value_plan({all}, f_.leaf(0)))) return false;
+    const Formula all = formulas_.all(std::move(parts));
+    if (all != Formulas::kTrue && !is_possible(value_plan({all}, formulas_.leaf(0)))) return false;
   }
-  return f_.evaluate(plan.need, [&](uint32_t r) { return truth[r]; }) == Truth::kTrue;
+  return formulas_.evaluate(plan.need, [&](uint32_t r) { return truth[r]; }) == Truth::kTrue;
 }
 
 // ---- Plans of members after which the value can become complete
@@ -398,12 +399,12 @@ uint32_t SchemaMachine::keep_outcomes(uint32_t plan, const Judge& judge) {
   each_outcome(plan, [&](const Outcome& met, bool is_whole) {
     const Truth finishes = judge(met, is_whole);
     if (finishes == Truth::kUnknown) return Visit::kSplit;
-    if (finishes == Truth::kFalse) parts.push_back(f_.negation(outcome_formula(met)));
+    if (finishes == Truth::kFalse) parts.push_back(formulas_.negation(outcome_formula(met)));
     any |= finishes == Truth::kTrue;
     return Visit::kSkip;
   });
   if (!any) return UINT32_MAX;
-  return parts.size() == 1 ? plan : value_plan(values_[plan].goals, f_.all(std::move(parts)));
+  return parts.size() == 1 ? plan : value_plan(values_[plan].goals, formulas_.all(std::move(parts)));
 }
 
 // Whether the object or array can become complete from `after`, whatever becomes of the rules with an open goal.
@@ -454,7 +455,7 @@ uint32_t SchemaMachine::without_later_values(const Words& frame, uint32_t child,
   Words barred;
   const size_t n_later = std::min(n_needed(plan, frame), kMaxOtherValues);
   const auto try_values = [&](SchemaId schema) {
-    const uint32_t later = value_plan({schema_formula(schema)}, f_.leaf(0));
+    const uint32_t later = value_plan({schema_formula(schema)}, formulas_.leaf(0));
     Words values;
     while (values.size() <= n_later) {
       const auto text = example_of(with_values(later, values, false));
@@ -512,7 +513,8 @@ uint32_t SchemaMachine::only_finishing_values(const Words& frame, uint32_t child
   const uint32_t either = seen.empty() ? child : value_plan(std::move(goals), values_[child].need);
   const uint32_t kept = keep_outcomes(either, [&](const Outcome& met, bool is_whole) {
     if (!is_whole) return Truth::kUnknown;
-    if (f_.evaluate(repeats, [&](uint32_t goal) { return met[goal]; }) != Truth::kTrue) return finishes(either, met);
+    if (formulas_.evaluate(repeats, [&](uint32_t goal) { return met[goal]; }) != Truth::kTrue)
+      return finishes(either, met);
     Words after = frame;
     note_item(after, link, contains, met);
     note_value(after, 0);

@@ -8,7 +8,7 @@
 namespace ingot {
 
 SchemaMachine::Formula SchemaMachine::schema_formula(SchemaId id) {
-  return id == kAnySchema ? Formulas::kTrue : id == kNoSchema ? Formulas::kFalse : f_.leaf(id);
+  return id == kAnySchema ? Formulas::kTrue : id == kNoSchema ? Formulas::kFalse : formulas_.leaf(id);
 }
 
 SchemaMachine::Formula SchemaMachine::member_formula(const ObjectPlan& plan, uint32_t r, int name,
@@ -25,7 +25,7 @@ SchemaMachine::Formula SchemaMachine::member_formula(const ObjectPlan& plan, uin
     if (is_matched(language)) add(schema);
   }
   if (parts.empty()) add(rule.additional);
-  return f_.all(std::move(parts));
+  return formulas_.all(std::move(parts));
 }
 
 // Returns the plan of a member: the conditions under which `need` can still become true. per_rule: the goal that each
@@ -42,37 +42,38 @@ uint32_t SchemaMachine::child_plan(Formula need, const std::vector<Formula>& per
     if (it == goals.end()) goals.push_back(per_rule[r]);
   }
   const auto form = [&](auto& self, Formula id, bool is_positive) -> Formula {
-    l_.spend(1);  // a kOne has the square of its parts
-    switch (f_.kind(id)) {
+    languages_.spend(1);  // a kOne has the square of its parts
+    switch (formulas_.kind(id)) {
       case Formulas::Kind::kFalse:
       case Formulas::Kind::kTrue: return (id == Formulas::kTrue) == is_positive ? Formulas::kTrue : Formulas::kFalse;
       case Formulas::Kind::kLeaf: {
-        const uint32_t r = f_.number(id);
+        const uint32_t r = formulas_.number(id);
         if (now[r] == Truth::kFalse) return is_positive ? Formulas::kFalse : Formulas::kTrue;
-        const Formula goal = link[r] ? f_.leaf(link[r] - 1) : Formulas::kTrue;
+        const Formula goal = link[r] ? formulas_.leaf(link[r] - 1) : Formulas::kTrue;
         if (is_positive) return goal;
         if (now[r] == Truth::kTrue) return Formulas::kFalse;
-        return can_fail_later[r] ? Formulas::kTrue : f_.negation(goal);
+        return can_fail_later[r] ? Formulas::kTrue : formulas_.negation(goal);
       }
-      case Formulas::Kind::kNot: return self(self, f_.parts(id)[0], !is_positive);
+      case Formulas::Kind::kNot: return self(self, formulas_.parts(id)[0], !is_positive);
       case Formulas::Kind::kOne: {
         if (!is_positive) return Formulas::kTrue;
-        const Words parts(f_.parts(id).begin(), f_.parts(id).end());
+        const Words parts(formulas_.parts(id).begin(), formulas_.parts(id).end());
         std::vector<Formula> choices;
         for (size_t i = 0; i < parts.size(); ++i) {
           std::vector<Formula> all{self(self, parts[i], true)};
           for (size_t j = 0; j < parts.size() && all[0] != Formulas::kFalse; ++j) {
             if (j != i) all.push_back(self(self, parts[j], false));
           }
-          choices.push_back(f_.all(std::move(all)));
+          choices.push_back(formulas_.all(std::move(all)));
         }
-        return f_.any(std::move(choices));
+        return formulas_.any(std::move(choices));
       }
       default: {
-        const Words parts(f_.parts(id).begin(), f_.parts(id).end());
+        const Words parts(formulas_.parts(id).begin(), formulas_.parts(id).end());
         std::vector<Formula> next;
         for (Formula part : parts) next.push_back(self(self, part, is_positive));
-        return (f_.kind(id) == Formulas::Kind::kAll) == is_positive ? f_.all(std::move(next)) : f_.any(std::move(next));
+        return (formulas_.kind(id) == Formulas::Kind::kAll) == is_positive ? formulas_.all(std::move(next))
+                                                                           : formulas_.any(std::move(next));
       }
     }
   };
@@ -104,10 +105,11 @@ Truth SchemaMachine::array_truth(const ArrayPlan& plan, std::span<const uint32_t
 bool SchemaMachine::can_meet(std::span<const uint32_t> words) const {
   if (words[0] == kObject) {
     const ObjectPlan& plan = *objects_[words[kObjectPlan]];
-    return f_.evaluate(plan.need, [&](uint32_t r) { return object_truth(plan, words, r, false); }) != Truth::kFalse;
+    return formulas_.evaluate(plan.need, [&](uint32_t r) { return object_truth(plan, words, r, false); }) !=
+           Truth::kFalse;
   }
   const ArrayPlan& plan = *arrays_[words[kArrayPlan]];
-  return f_.evaluate(plan.need, [&](uint32_t r) { return array_truth(plan, words, r, false); }) != Truth::kFalse;
+  return formulas_.evaluate(plan.need, [&](uint32_t r) { return array_truth(plan, words, r, false); }) != Truth::kFalse;
 }
 
 // Begins the member `name` in the object's frame, and returns the plan of the member's value. name -1: no rule names
@@ -124,7 +126,7 @@ uint32_t SchemaMachine::begin_member(Words& frame, int name, const std::vector<b
   const std::span<uint32_t> broken(frame.data() + kObjectBits, n_words(n_rules));
   const std::span<uint32_t> seen(frame.data() + kObjectBits + broken.size(), n_words(plan.names.size()));
   if (name >= 0) set_bit(seen, static_cast<uint32_t>(name));
-  if (plan.counts) frame[kObjectCount] = std::min(frame[kObjectCount] + 1, plan.most);
+  if (plan.counts) frame[kObjectCount] = std::min(frame[kObjectCount] + 1, plan.max_count);
   const uint32_t order = name >= 0 ? static_cast<uint32_t>(name) : static_cast<uint32_t>(plan.names.size());
   if (in_order) frame[kObjectOrder] = order + (name >= 0);
   std::vector<Formula> per_rule(n_rules, Formulas::kTrue);
@@ -145,7 +147,7 @@ uint32_t SchemaMachine::begin_member(Words& frame, int name, const std::vector<b
     now[r] = object_truth(plan, frame, r, false);
     can_fail_later[r] = !can_only_hold(plan, rule, r, frame);
   }
-  l_.spend(1 + n_rules / 8);
+  languages_.spend(1 + n_rules / 8);
   return child_plan(plan.need, per_rule, can_fail_later, now, {}, link);
 }
 
@@ -161,7 +163,7 @@ bool SchemaMachine::can_only_hold(const ObjectPlan& plan, const ObjectRule& rule
 
 uint32_t SchemaMachine::enter_member(uint32_t frame, int name, const std::vector<bool>& matched, uint32_t text) {
   Words words = frames_.copy(frame), link;
-  l_.spend(words.size());
+  languages_.spend(words.size());
   const uint32_t child = plan_member(words, name, matched, link);
   if (child == UINT32_MAX) return 0;
   const uint32_t parent = frames_.intern(words);
@@ -172,7 +174,7 @@ uint32_t SchemaMachine::enter_member(uint32_t frame, int name, const std::vector
 
 uint32_t SchemaMachine::enter_item(uint32_t frame, uint32_t text) {
   Words words = frames_.copy(frame), link, contains;
-  l_.spend(words.size());
+  languages_.spend(words.size());
   const uint32_t begun = begin_item(words, link, contains);
   const uint32_t child = only_finishing_items(words, begun, link, contains);
   if (child == UINT32_MAX) return 0;
@@ -199,13 +201,13 @@ uint32_t SchemaMachine::begin_item(Words& words, Words& link, Words& contains) {
       set_bit(broken, r);
       continue;
     }
-    std::vector<Formula> parts{item == kAnySchema ? Formulas::kTrue : f_.leaf(item)};
+    std::vector<Formula> parts{item == kAnySchema ? Formulas::kTrue : formulas_.leaf(item)};
     const bool counts_items = rule.min_contains > 0 || rule.max_contains >= 0;
-    if (counts_items) contained[r] = f_.leaf(rule.contains);
+    if (counts_items) contained[r] = formulas_.leaf(rule.contains);
     if (rule.max >= 0 && rule.max - n <= rule.min_contains - static_cast<int>(counts[r])) parts.push_back(contained[r]);
     if (rule.max_contains >= 0 && static_cast<int>(counts[r]) >= rule.max_contains)
-      parts.push_back(f_.negation(contained[r]));
-    per_rule[r] = f_.all(std::move(parts));
+      parts.push_back(formulas_.negation(contained[r]));
+    per_rule[r] = formulas_.all(std::move(parts));
     if (per_rule[r] == Formulas::kFalse) set_bit(broken, r);
     if (!has_bit(broken, r)) now[r] = Truth::kUnknown;
     can_fail_later[r] = n + 1 < static_cast<int>(rule.prefix.size()) || rule.rest != kAnySchema || rule.max >= 0 ||
@@ -218,7 +220,7 @@ uint32_t SchemaMachine::begin_item(Words& words, Words& link, Words& contains) {
     goals.push_back(contained[r]);
     contains.back() = static_cast<uint32_t>(goals.size());
   }
-  l_.spend(1 + n_rules / 8);
+  languages_.spend(1 + n_rules / 8);
   return child_plan(plan.need, per_rule, can_fail_later, now, std::move(goals), link);
 }
 
@@ -237,11 +239,11 @@ void SchemaMachine::note_item(Words& frame, std::span<const uint32_t> link, std:
   for (uint32_t r = 0; r < n_rules; ++r) {
     if (link[r] != 0 && met[link[r] - 1] == Truth::kFalse) set_bit(std::span(frame).subspan(kArrayBits), r);
     const ArrayRule& rule = table_->arrays[plan.rules[r]];
-    const auto most = static_cast<uint32_t>(std::max(rule.min_contains, rule.max_contains) + 1);
+    const auto max_count = static_cast<uint32_t>(std::max(rule.min_contains, rule.max_contains) + 1);
     if (contains[r] != 0 && met[contains[r] - 1] == Truth::kTrue)
-      frame[counts + r] = std::min(frame[counts + r] + 1, most);
+      frame[counts + r] = std::min(frame[counts + r] + 1, max_count);
   }
-  frame[kArrayCount] = std::min(frame[kArrayCount] + 1, plan.most);
+  frame[kArrayCount] = std::min(frame[kArrayCount] + 1, plan.max_count);
 }
 
 // Adds the item with this canonical number to the items of an array that may have to differ. 0: the item repeats
@@ -268,7 +270,7 @@ SchemaMachine::Words SchemaMachine::seen_values(std::span<const uint32_t> frame)
 
 // Whether the array is not valid if an item repeats another.
 bool SchemaMachine::must_differ(const ArrayPlan& plan, std::span<const uint32_t> frame) const {
-  return f_.evaluate(plan.need, [&](uint32_t r) {
+  return formulas_.evaluate(plan.need, [&](uint32_t r) {
     return table_->arrays[plan.rules[r]].is_unique ? Truth::kFalse : array_truth(plan, frame, r, false);
   }) == Truth::kFalse;
 }
@@ -288,7 +290,7 @@ uint32_t SchemaMachine::without_seen(uint32_t place, std::span<const uint32_t> f
   if (!plan.is_unique || !must_differ(plan, frame)) return place;
   Words word = words_.copy(place - kFirstWord);
   const bool is_free = word[kAnyAscii] != 0;
-  const std::pair<int, int> counts = is_free ? l_.char_counts(word[kAlive]) : std::pair{-1, -1};
+  const std::pair<int, int> counts = is_free ? languages_.char_counts(word[kAlive]) : std::pair{-1, -1};
   if (is_free && counts.second < 0) return place;
   std::vector<Language> barred;
   for (const uint32_t value : seen_values(frame)) {
@@ -297,18 +299,18 @@ uint32_t SchemaMachine::without_seen(uint32_t place, std::span<const uint32_t> f
     const std::optional<Decimal> number = item[0] == '-' || isdigit(item[0]) ? Decimal::parse(item) : std::nullopt;
     if (word[0] == kString) {
       const std::string text = string_of(item);
-      if (may_have_to_repeat(counts, text)) barred.push_back(l_.literal(text));
+      if (may_have_to_repeat(counts, text)) barred.push_back(languages_.literal(text));
     } else if (!is_structure(item)) {
       // Other spellings of a number can still become another number, except those of zero.
-      barred.push_back(!number             ? l_.literal(item)
-                       : number->is_zero() ? zero_spellings(l_)
-                                           : number_literal(l_, *number).inside);
+      barred.push_back(!number             ? languages_.literal(item)
+                       : number->is_zero() ? zero_spellings(languages_)
+                                           : number_literal(languages_, *number).inside);
     }
   }
   if (barred.empty()) return place;
   word[kAnyAscii] = 0;
-  word[kAlive] = l_.all_of({word[kAlive], l_.complement(l_.any_of(std::move(barred)))});
-  return l_.is_live(word[kAlive]) ? this->word(std::move(word)) : uint32_t{kDead};
+  word[kAlive] = languages_.all_of({word[kAlive], languages_.complement(languages_.any_of(std::move(barred)))});
+  return languages_.is_live(word[kAlive]) ? this->word(std::move(word)) : uint32_t{kDead};
 }
 
 // Whether the plan allows a value that differs from all items.

@@ -20,7 +20,7 @@ uint32_t SchemaMachine::name_set_id(uint32_t frame) {
   set->below.push_back(0);
   for (uint32_t name : plan.sorted) set->below.push_back(set->below.back() + set->allowed[name]);
   set->any = set->below.back() > 0 || set->others != RegularLanguages::kNothing;
-  set->is_free = set->others == l_.any_text() && plan.patterns.empty() && plan.is_ascii;
+  set->is_free = set->others == languages_.any_text() && plan.patterns.empty() && plan.is_ascii;
   Words key{set->plan, set->others};
   for (bool allowed : set->allowed) key.push_back(allowed);
   const auto [it, is_new] = set_index_.try_emplace(std::move(key), static_cast<uint32_t>(name_sets_.size()));
@@ -37,14 +37,14 @@ SchemaMachine::Words SchemaMachine::ways_to_go_on(const ObjectPlan& plan, std::s
     if (is_open && !plan.is_unsure[name]) ways.push_back(name);
   }
   for (size_t i = 0; i < plan.classes.size(); ++i) ways.push_back(static_cast<uint32_t>(plan.names.size() + i));
-  l_.spend(1 + ways.size() / 16);
+  languages_.spend(1 + ways.size() / 16);
   return ways;
 }
 
 // Sets the names that `set` allows: names after which the object can still become complete.
 void SchemaMachine::allow_names(ObjectPlan& plan, const Words& frame, NameSet& set) {
   const auto seen = std::span(frame).subspan(kObjectBits + n_words(plan.rules.size()));
-  const bool is_plain = plan.rules.size() == 1 && plan.need == f_.leaf(0);
+  const bool is_plain = plan.rules.size() == 1 && plan.need == formulas_.leaf(0);
   uint32_t n_missing = 0, first_missing = UINT32_MAX;  // names that the one rule requires
   std::vector<bool> is_missing(plan.names.size() + plan.classes.size());
   for (uint32_t name : is_plain ? plan.required[0] : Words()) {
@@ -68,7 +68,7 @@ void SchemaMachine::allow_names(ObjectPlan& plan, const Words& frame, NameSet& s
       is_allowed = allows_plainly(plan, frame, way, n_missing - is_missing[way], first_missing);
     } else {
       if (!is_named && plan.tracks_names) {
-        const auto example = l_.example(without_names(in->names, frame, true));
+        const auto example = languages_.example(without_names(in->names, frame, true));
         if (!example) continue;
         add_seen_name(words, canonical(json_string(*example)));
       }
@@ -82,7 +82,7 @@ void SchemaMachine::allow_names(ObjectPlan& plan, const Words& frame, NameSet& s
       others.push_back(names);
     }
   }
-  set.others = l_.any_of(std::move(others));
+  set.others = languages_.any_of(std::move(others));
 }
 
 // The same for one name or class of names, in an object with a single rule that must hold. Whether the value is
@@ -97,7 +97,7 @@ bool SchemaMachine::allows_plainly(ObjectPlan& plan, const Words& frame, uint32_
   if (stored < 0) {
     const Formula formula = way < n_names ? member_formula(plan, 0, static_cast<int>(way), plan.name_matches[way])
                                           : member_formula(plan, 0, -1, plan.classes[way - n_names].matched);
-    stored = formula == Formulas::kTrue || is_possible(value_plan({formula}, f_.leaf(0)));
+    stored = formula == Formulas::kTrue || is_possible(value_plan({formula}, formulas_.leaf(0)));
   }
   return stored == 1;
 }
@@ -105,16 +105,16 @@ bool SchemaMachine::allows_plainly(ObjectPlan& plan, const Words& frame, uint32_
 // `names` without those that would repeat a name of `frame`. If it is not exact, names are left out only where a name
 // might have to repeat another.
 SchemaMachine::Language SchemaMachine::without_names(Language names, std::span<const uint32_t> frame, bool is_exact) {
-  const std::pair<int, int> counts = is_exact ? std::pair{-1, -1} : l_.char_counts(names);
+  const std::pair<int, int> counts = is_exact ? std::pair{-1, -1} : languages_.char_counts(names);
   if (names == RegularLanguages::kNothing || (counts.first >= 0 && counts.second < 0)) return names;
   std::vector<Language> barred;
   for (const uint32_t number : seen_names(frame)) {
     const std::string name = string_of(canonical_texts_[number]);
-    if (may_have_to_repeat(counts, name)) barred.push_back(l_.literal(name));
+    if (may_have_to_repeat(counts, name)) barred.push_back(languages_.literal(name));
   }
   if (barred.empty()) return names;
-  const Language others = l_.all_of({names, l_.complement(l_.any_of(std::move(barred)))});
-  return l_.is_live(others) ? others : RegularLanguages::kNothing;
+  const Language others = languages_.all_of({names, languages_.complement(languages_.any_of(std::move(barred)))});
+  return languages_.is_live(others) ? others : RegularLanguages::kNothing;
 }
 
 // The canonical texts of the names that `frame` has and that no rule mentions, if its plan tracks names.
@@ -147,7 +147,7 @@ GrammarState SchemaMachine::end_name(GrammarState state) {
   const ObjectPlan& plan = *objects_[set.plan];
   const int name = word[kNameNode] == 0 ? -1 : plan.nodes[word[kNameNode] - 1].name;
   std::vector<bool> matched;
-  for (size_t i = kPatterns; i < word.size(); ++i) matched.push_back(l_.has_empty(word[i]));
+  for (size_t i = kPatterns; i < word.size(); ++i) matched.push_back(languages_.has_empty(word[i]));
   uint32_t frame = state.frame;
   if (plan.tracks_names) {
     Words words = frames_.copy(frame);

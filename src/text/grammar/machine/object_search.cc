@@ -34,20 +34,20 @@ bool SchemaMachine::ObjectSearch::settle(Conditions& pending, Conditions& choice
   while (!pending.empty()) {
     const auto [formula, value] = pending.back();
     pending.pop_back();
-    m_.l_.spend(1);
-    const Formulas::Kind kind = m_.f_.kind(formula);
+    m_.languages_.spend(1);
+    const Formulas::Kind kind = m_.formulas_.kind(formula);
     if (kind == kFalse || kind == kTrue) {
       if ((kind == kTrue) != value) return false;
     } else if (kind == kLeaf) {
-      const uint32_t rule = m_.f_.number(formula);
+      const uint32_t rule = m_.formulas_.number(formula);
       const Truth wanted = value ? Truth::kTrue : Truth::kFalse, truth = truth_of(rule);
       if (truth != Truth::kUnknown && truth != wanted) return false;
       if (truth == Truth::kUnknown && value && !open_.empty() && open_[rule] != 0) return false;
       if (truth == Truth::kUnknown) target_[rule] = wanted, trail.push_back(rule);
     } else if (kind == kNot) {
-      pending.emplace_back(m_.f_.parts(formula)[0], !value);
+      pending.emplace_back(m_.formulas_.parts(formula)[0], !value);
     } else if ((kind == kAll && value) || (kind == kAny && !value)) {
-      for (const Formula part : m_.f_.parts(formula)) pending.emplace_back(part, value);
+      for (const Formula part : m_.formulas_.parts(formula)) pending.emplace_back(part, value);
     } else {
       choices.emplace_back(formula, value);
     }
@@ -59,8 +59,8 @@ bool SchemaMachine::ObjectSearch::settle(Conditions& pending, Conditions& choice
 bool SchemaMachine::ObjectSearch::choose(Conditions& choices) {
   using enum Formulas::Kind;
   const auto truth = [&](Formula formula) {
-    m_.l_.spend(kChoiceWork);
-    return m_.f_.evaluate(formula, [&](uint32_t rule) { return truth_of(rule); });
+    m_.languages_.spend(kChoiceWork);
+    return m_.formulas_.evaluate(formula, [&](uint32_t rule) { return truth_of(rule); });
   };
   while (!choices.empty()) {
     const Truth known = truth(choices.back().first);
@@ -74,18 +74,18 @@ bool SchemaMachine::ObjectSearch::choose(Conditions& choices) {
   }
   const auto [formula, value] = choices.back();
   choices.pop_back();
-  const Words parts(m_.f_.parts(formula).begin(), m_.f_.parts(formula).end());
+  const Words parts(m_.formulas_.parts(formula).begin(), m_.formulas_.parts(formula).end());
   const auto attempt = [&](const Conditions& more) {
-    m_.l_.spend(choices.size() + more.size());
+    m_.languages_.spend(choices.size() + more.size());
     Conditions all = choices;
     all.insert(all.end(), more.begin(), more.end());
     return assign(std::move(all));
   };
-  const bool is_one = m_.f_.kind(formula) == kOne;
+  const bool is_one = m_.formulas_.kind(formula) == kOne;
   if (!is_one) {  // one part decides; a part that only forbids something comes first
     for (const bool is_negation : {true, false}) {
       for (const Formula part : parts) {
-        if (((m_.f_.kind(part) == kNot) == value) == is_negation && attempt({{part, value}})) return true;
+        if (((m_.formulas_.kind(part) == kNot) == value) == is_negation && attempt({{part, value}})) return true;
       }
     }
     return false;
@@ -118,7 +118,7 @@ bool SchemaMachine::ObjectSearch::is_allowed(const Words& frame, uint32_t rule) 
 bool SchemaMachine::ObjectSearch::add_members(const Words& frame) {
   if (n_left_ == 0) return false;
   --n_left_;
-  m_.l_.spend(kMemberWork + plan_.rules.size() / 8);
+  m_.languages_.spend(kMemberWork + plan_.rules.size() / 8);
   const auto seen = std::span(frame).subspan(kObjectBits + n_words(plan_.rules.size()));
   uint32_t unmet = kNoRule;  // a rule that does not have its target yet
   for (uint32_t r = 0; r < plan_.rules.size(); ++r) {
@@ -142,7 +142,7 @@ bool SchemaMachine::ObjectSearch::add_members(const Words& frame) {
 
 // Adds the member `way` (ways_to_go_on), which must break the rule `broken`, and then others.
 bool SchemaMachine::ObjectSearch::add(const Words& frame, uint32_t way, uint32_t broken) {
-  m_.l_.spend(kMemberWork + plan_.rules.size());
+  m_.languages_.spend(kMemberWork + plan_.rules.size());
   const auto n_names = static_cast<uint32_t>(plan_.names.size());
   const bool is_named = way < n_names;
   if (is_named && (plan_.is_unsure[way] || (!m_.options_.any_order && way < start_[kObjectOrder]))) return false;
@@ -151,7 +151,7 @@ bool SchemaMachine::ObjectSearch::add(const Words& frame, uint32_t way, uint32_t
   if (is_named) {
     text = plan_.names[way];
   } else if (plan_.tracks_names || json_ != nullptr) {
-    const auto free = m_.l_.example(m_.without_names(plan_.classes[way - n_names].names, frame, true));
+    const auto free = m_.languages_.example(m_.without_names(plan_.classes[way - n_names].names, frame, true));
     if (!free) return false;
     text = *free;
     if (plan_.tracks_names) m_.add_seen_name(words, m_.canonical(json_string(text)));
@@ -162,7 +162,7 @@ bool SchemaMachine::ObjectSearch::add(const Words& frame, uint32_t way, uint32_t
     if (target_[r] == Truth::kUnknown) link[r] = 0;
   }
   return m_.each_outcome(child, [&](const Outcome& met, bool is_whole) {
-    m_.l_.spend(1 + plan_.rules.size() / 4);
+    m_.languages_.spend(1 + plan_.rules.size() / 4);
     Words after = words;
     m_.note_member(after, link, met);
     const Words open = open_links(link, met);

@@ -19,7 +19,7 @@ uint32_t SchemaMachine::value_plan(std::vector<Formula> goals, Formula need) {
   const uint32_t id = value_index_.intern(key);
   if (id == values_.size()) {
     ValuePlan plan;
-    plan.is_single = goals.size() == 1 && need == f_.leaf(0);
+    plan.is_single = goals.size() == 1 && need == formulas_.leaf(0);
     plan.goals = std::move(goals);
     plan.need = need;
     plan.words.fill(UINT32_MAX);
@@ -29,7 +29,7 @@ uint32_t SchemaMachine::value_plan(std::vector<Formula> goals, Formula need) {
 }
 
 SchemaMachine::Formula SchemaMachine::typed(Formula schemas, JsonType type) {
-  return f_.substitute(schemas, [&](uint32_t id) { return typed_schema(id, type); });
+  return formulas_.substitute(schemas, [&](uint32_t id) { return typed_schema(id, type); });
 }
 
 SchemaMachine::Formula SchemaMachine::typed_schema(SchemaId id, JsonType type) {
@@ -41,29 +41,32 @@ SchemaMachine::Formula SchemaMachine::typed_schema(SchemaId id, JsonType type) {
   const bool has_own = type == JsonType::kObject  ? schema.object >= 0
                        : type == JsonType::kArray ? schema.array >= 0
                                                   : schema.languages[t] != table_->full[t];
-  const Formula own = has_own ? f_.leaf(id) : Formulas::kTrue;
+  const Formula own = has_own ? formulas_.leaf(id) : Formulas::kTrue;
   const Formula objects = type == JsonType::kObject ? typed(schema.objects, type) : Formulas::kTrue;
-  return typed_[key] = f_.all({own, typed(schema.others, type), objects});
+  return typed_[key] = formulas_.all({own, typed(schema.others, type), objects});
 }
 
 SchemaMachine::Language SchemaMachine::language_of(Formula id, JsonType type) {
   const Language full = table_->full[static_cast<int>(type)];
   if (id == Formulas::kTrue) return full;
   if (id == Formulas::kFalse) return RegularLanguages::kNothing;
-  if (f_.kind(id) == Formulas::Kind::kLeaf) return table_->schemas[f_.number(id)].languages[static_cast<int>(type)];
+  if (formulas_.kind(id) == Formulas::Kind::kLeaf)
+    return table_->schemas[formulas_.number(id)].languages[static_cast<int>(type)];
   const uint64_t key = uint64_t{id} << 8 | static_cast<uint64_t>(type);
   if (const auto it = typed_languages_.find(key); it != typed_languages_.end()) return it->second;
-  const Words inner(f_.parts(id).begin(), f_.parts(id).end());
+  const Words inner(formulas_.parts(id).begin(), formulas_.parts(id).end());
   std::vector<Language> parts;
   for (Formula part : inner) parts.push_back(language_of(part, type));
   Language language = 0;
-  switch (f_.kind(id)) {
+  switch (formulas_.kind(id)) {
     case Formulas::Kind::kNot:
-      language = l_.all_of({full, l_.complement(l_.any_of({parts[0], unsure(id, type)}))});
+      language = languages_.all_of({full, languages_.complement(languages_.any_of({parts[0], unsure(id, type)}))});
       break;
-    case Formulas::Kind::kAll: language = l_.all_of(std::move(parts)); break;
-    case Formulas::Kind::kAny: language = l_.any_of(std::move(parts)); break;
-    default: language = l_.all_of({full, exactly_one(l_, parts), l_.complement(unsure(id, type))}); break;
+    case Formulas::Kind::kAll: language = languages_.all_of(std::move(parts)); break;
+    case Formulas::Kind::kAny: language = languages_.any_of(std::move(parts)); break;
+    default:
+      language = languages_.all_of({full, exactly_one(languages_, parts), languages_.complement(unsure(id, type))});
+      break;
   }
   return typed_languages_[key] = language;
 }
@@ -71,8 +74,9 @@ SchemaMachine::Language SchemaMachine::language_of(Formula id, JsonType type) {
 // The texts of which it is not known whether they meet the formula.
 SchemaMachine::Language SchemaMachine::unsure(Formula id, JsonType type) {
   std::vector<Language> all;
-  f_.each_leaf(id, [&](uint32_t leaf) { all.push_back(table_->schemas[leaf].unsure[static_cast<size_t>(type)]); });
-  return l_.any_of(std::move(all));
+  formulas_.each_leaf(id,
+                      [&](uint32_t leaf) { all.push_back(table_->schemas[leaf].unsure[static_cast<size_t>(type)]); });
+  return languages_.any_of(std::move(all));
 }
 
 uint32_t SchemaMachine::first_word(uint32_t plan, JsonType type) {
@@ -81,21 +85,21 @@ uint32_t SchemaMachine::first_word(uint32_t plan, JsonType type) {
   const ValuePlan value = values_[plan];
   std::vector<Formula> goals;
   for (Formula goal : value.goals) goals.push_back(typed(goal, type));
-  Language alive = language_of(f_.substitute(value.need, [&](uint32_t goal) { return goals[goal]; }), type);
+  Language alive = language_of(formulas_.substitute(value.need, [&](uint32_t goal) { return goals[goal]; }), type);
   if (!value.is_single) {  // whether a goal is met must be known
     std::vector<Language> parts{alive};
     for (Formula goal : goals) {
       if (const Language part = unsure(goal, type); part != RegularLanguages::kNothing)
-        parts.push_back(l_.complement(part));
+        parts.push_back(languages_.complement(part));
     }
-    alive = l_.all_of(std::move(parts));
+    alive = languages_.all_of(std::move(parts));
   }
   const bool is_string = type == JsonType::kString;
-  Words words{is_string ? kString : kBare, 0, 0, l_.char_counts(alive).first >= 0, alive};
+  Words words{is_string ? kString : kBare, 0, 0, languages_.char_counts(alive).first >= 0, alive};
   if (!value.is_single) {
     for (uint32_t i = 0; i < goals.size(); ++i) words.insert(words.end(), {i, language_of(goals[i], type)});
   }
-  return values_[plan].words[t] = l_.is_live(alive) ? word(std::move(words)) : uint32_t{kDead};
+  return values_[plan].words[t] = languages_.is_live(alive) ? word(std::move(words)) : uint32_t{kDead};
 }
 
 template <class Plan>
@@ -105,11 +109,11 @@ void SchemaMachine::take_rules(uint32_t value, JsonType type, Plan& plan) {
     const auto [it, is_new] = index.try_emplace(schema, static_cast<uint32_t>(plan.rules.size()));
     const Schema& s = table_->schemas[schema];
     if (is_new) plan.rules.push_back(type == JsonType::kObject ? s.object : s.array);
-    return f_.leaf(it->second);
+    return formulas_.leaf(it->second);
   };
   const std::vector<Formula> goals = values_[value].goals;
-  for (Formula goal : goals) plan.goals.push_back(f_.substitute(typed(goal, type), rule));
-  plan.need = f_.substitute(values_[value].need, [&](uint32_t goal) { return plan.goals[goal]; });
+  for (Formula goal : goals) plan.goals.push_back(formulas_.substitute(typed(goal, type), rule));
+  plan.need = formulas_.substitute(values_[value].need, [&](uint32_t goal) { return plan.goals[goal]; });
 }
 
 SchemaMachine::ObjectPlan& SchemaMachine::object_plan(uint32_t value) {
@@ -133,7 +137,7 @@ SchemaMachine::ObjectPlan& SchemaMachine::object_plan(uint32_t value) {
     for (const auto& [language, schema] : rule.patterns) pattern_index(language);
     if (rule.limits_names) pattern_index(rule.names);
     plan->counts |= rule.min > 0 || rule.max >= 0;
-    plan->most = std::max(plan->most, static_cast<uint32_t>(std::max(rule.min, rule.max)) + 1);
+    plan->max_count = std::max(plan->max_count, static_cast<uint32_t>(std::max(rule.min, rule.max)) + 1);
     plan->tracks_names |= rule.min > 1;  // a repeated name must not count twice
   }
   for (int number : plan->rules) {
@@ -156,8 +160,8 @@ SchemaMachine::ObjectPlan& SchemaMachine::object_plan(uint32_t value) {
         name, [](char c) { return uint8_t(c) < 0x20 || uint8_t(c) > 0x7e || c == '"' || c == '\\'; });
     std::vector<bool>& matched = plan->name_matches.emplace_back();
     for (Language pattern : plan->patterns) {
-      for (char c : name) pattern = l_.derive(pattern, static_cast<uint8_t>(c));
-      matched.push_back(l_.has_empty(pattern));
+      for (char c : name) pattern = languages_.derive(pattern, static_cast<uint8_t>(c));
+      matched.push_back(languages_.has_empty(pattern));
     }
   }
   plan->child.assign(plan->names.size(), -1);
@@ -202,19 +206,19 @@ void SchemaMachine::name_classes(ObjectPlan& plan) {
     unsure.push_back(table_->objects[number].unsure_names);
     plan.has_free_names &= table_->objects[number].additional == kAnySchema;
   }
-  const Language all_unsure = l_.any_of(std::move(unsure));
+  const Language all_unsure = languages_.any_of(std::move(unsure));
   for (const std::string& name : plan.names) {
     Language rest = all_unsure;
-    for (char c : name) rest = l_.derive(rest, static_cast<uint8_t>(c));
-    plan.is_unsure.push_back(l_.has_empty(rest));
+    for (char c : name) rest = languages_.derive(rest, static_cast<uint8_t>(c));
+    plan.is_unsure.push_back(languages_.has_empty(rest));
   }
   const auto divide = [&](auto& self, Language names, std::vector<bool>& matched) -> void {
-    if (!l_.is_live(names)) return;
+    if (!languages_.is_live(names)) return;
     if (matched.size() < plan.patterns.size()) {
       const Language pattern = plan.patterns[matched.size()];
       for (const bool is_matched : {true, false}) {
         matched.push_back(is_matched);
-        self(self, l_.all_of({names, is_matched ? pattern : l_.complement(pattern)}), matched);
+        self(self, languages_.all_of({names, is_matched ? pattern : languages_.complement(pattern)}), matched);
         matched.pop_back();
       }
       return;
@@ -223,16 +227,17 @@ void SchemaMachine::name_classes(ObjectPlan& plan) {
     for (size_t i = 0; i < plan.names.size(); ++i) {
       if (!matched.empty() && plan.name_matches[i] == matched) mentioned.push_back(plan.names[i]);
     }
-    if (!mentioned.empty()) names = l_.all_of({names, l_.complement(l_.literals(mentioned))});
-    if (l_.is_live(names)) plan.classes.push_back({matched, names});
+    if (!mentioned.empty()) names = languages_.all_of({names, languages_.complement(languages_.literals(mentioned))});
+    if (languages_.is_live(names)) plan.classes.push_back({matched, names});
     if (plan.classes.size() > kMaxNameClasses)
       throw Error(
           "schema: 'patternProperties' and 'propertyNames' divide the names of an object into more than {} kinds",
           kMaxNameClasses);
   };
   std::vector<bool> matched;
-  const Language sure =
-      all_unsure == RegularLanguages::kNothing ? l_.any_text() : l_.all_of({l_.any_text(), l_.complement(all_unsure)});
+  const Language sure = all_unsure == RegularLanguages::kNothing
+                            ? languages_.any_text()
+                            : languages_.all_of({languages_.any_text(), languages_.complement(all_unsure)});
   divide(divide, sure, matched);
 }
 
@@ -242,8 +247,8 @@ SchemaMachine::ArrayPlan& SchemaMachine::array_plan(uint32_t value) {
   take_rules(value, JsonType::kArray, *plan);
   for (int number : plan->rules) {
     const ArrayRule& rule = table_->arrays[number];
-    const int most = std::max({rule.min, rule.max, static_cast<int>(rule.prefix.size())}) + 1;
-    plan->most = std::max(plan->most, static_cast<uint32_t>(most));
+    const int max_count = std::max({rule.min, rule.max, static_cast<int>(rule.prefix.size())}) + 1;
+    plan->max_count = std::max(plan->max_count, static_cast<uint32_t>(max_count));
     plan->is_unique |= rule.is_unique;
   }
   plan->is_monotone = is_monotone(plan->need);
@@ -255,10 +260,10 @@ SchemaMachine::ArrayPlan& SchemaMachine::array_plan(uint32_t value) {
 
 // Whether a leaf that becomes false never makes the formula true.
 bool SchemaMachine::is_monotone(Formula formula) const {
-  const Formulas::Kind kind = f_.kind(formula);
+  const Formulas::Kind kind = formulas_.kind(formula);
   if (kind == Formulas::Kind::kNot || kind == Formulas::Kind::kOne) return false;
   if (kind != Formulas::Kind::kAll && kind != Formulas::Kind::kAny) return true;
-  return std::ranges::all_of(f_.parts(formula), [&](Formula part) { return is_monotone(part); });
+  return std::ranges::all_of(formulas_.parts(formula), [&](Formula part) { return is_monotone(part); });
 }
 
 }  // namespace ingot

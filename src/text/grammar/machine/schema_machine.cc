@@ -19,10 +19,10 @@ constexpr std::array<bool, 256> kStaysBetween = [] {
 }  // namespace
 
 SchemaMachine::SchemaMachine(std::unique_ptr<SchemaTable> table, MachineOptions options)
-    : table_(std::move(table)), options_(options), l_(table_->languages), f_(table_->formulas) {
-  meter_.share(l_.meter());
+    : table_(std::move(table)), options_(options), languages_(table_->languages), formulas_(table_->formulas) {
+  meter_.share(languages_.meter());
   frames_.intern({});
-  const uint32_t plan = value_plan({f_.leaf(table_->root)}, f_.leaf(0));
+  const uint32_t plan = value_plan({formulas_.leaf(table_->root)}, formulas_.leaf(0));
   try {
     if (!is_possible(plan)) throw Error("the schema allows no value at all");
   } catch (const TooMuchWork& error) {
@@ -34,7 +34,7 @@ SchemaMachine::SchemaMachine(std::unique_ptr<SchemaTable> table, MachineOptions 
 
 void SchemaMachine::use_meter(const SharedMeter& meter) {
   meter_.share(meter);
-  l_.use_meter(meter_);
+  languages_.use_meter(meter_);
 }
 
 std::string_view SchemaMachine::where_is(uint32_t plan) const {
@@ -63,7 +63,7 @@ std::string SchemaMachine::where(GrammarState state) const {
 
 size_t SchemaMachine::n_bytes() const {
   constexpr size_t kEntry = 64;  // approximate bytes per hash table entry
-  size_t n = l_.n_bytes() + frames_.n_bytes() + words_.n_bytes() + value_index_.n_bytes() +
+  size_t n = languages_.n_bytes() + frames_.n_bytes() + words_.n_bytes() + value_index_.n_bytes() +
              values_.size() * sizeof(ValuePlan) +
              (steps_.size() + word_ends_.size() + typed_.size() + typed_languages_.size() + set_of_frame_.size() +
               2 * texts_.size()) *
@@ -78,7 +78,7 @@ GrammarState SchemaMachine::start() { return {kValue, root_slot_, 0}; }
 bool SchemaMachine::accepts(GrammarState state) {
   if (!is_word(state.place)) return state.place == kDone;
   const auto word = words_[state.place - kFirstWord];
-  return word[0] == kBare && frames_[state.frame][kSlotParent] == 0 && l_.has_empty(word[kAlive]);
+  return word[0] == kBare && frames_[state.frame][kSlotParent] == 0 && languages_.has_empty(word[kAlive]);
 }
 
 GrammarState SchemaMachine::step(GrammarState state, uint8_t byte) {

@@ -108,7 +108,7 @@ class SchemaMachine final : public Automaton {
     };
     std::vector<NameClass> classes;
     bool has_free_names = false;  // any text is a name that breaks no rule
-    uint32_t most = 0;            // the member count stops here
+    uint32_t max_count = 0;       // the member count stops here
     bool counts = false, tracks_names = false;
     bool is_ascii = true;  // no name needs an escape
     struct Node {
@@ -126,7 +126,7 @@ class SchemaMachine final : public Automaton {
     std::vector<Formula> goals;
     Formula need = Formulas::kTrue;
     std::vector<int> rules;
-    uint32_t most = 0;  // the item count stops here
+    uint32_t max_count = 0;  // the item count stops here
     bool is_unique = false;
     bool is_monotone = true;  // a rule that is broken never makes the array valid
   };
@@ -256,8 +256,8 @@ class SchemaMachine final : public Automaton {
 
   std::unique_ptr<SchemaTable> table_;
   MachineOptions options_;
-  RegularLanguages& l_;
-  Formulas& f_;
+  RegularLanguages& languages_;
+  Formulas& formulas_;
   std::vector<ValuePlan> values_;
   WordLists value_index_{1 << 20, "goals"};
   std::vector<std::unique_ptr<ObjectPlan>> objects_;
@@ -305,7 +305,8 @@ bool SchemaMachine::each_outcome(uint32_t plan, const Visitor& visit) {
       const Visit next = visit(met, n == goals.size());
       if (next != Visit::kSplit) return next == Visit::kStop;
     }
-    const Formula goal = f_.leaf(n), with = f_.all({need, goal}), without = f_.all({need, f_.negation(goal)});
+    const Formula goal = formulas_.leaf(n), with = formulas_.all({need, goal}),
+                  without = formulas_.all({need, formulas_.negation(goal)});
     const bool can_meet = is_possible(value_plan(goals, with));
     const bool can_miss = !can_meet || is_possible(value_plan(goals, without));
     bool stops = false;

@@ -35,9 +35,9 @@ GrammarState SchemaMachine::close_object(uint32_t frame, uint32_t text) {
   const Words words = frames_.copy(frame);
   const ObjectPlan& plan = *objects_[words[kObjectPlan]];
   const auto truth = [&](uint32_t r) { return object_truth(plan, words, r, true); };
-  if (f_.evaluate(plan.need, truth) != Truth::kTrue) return {};
+  if (formulas_.evaluate(plan.need, truth) != Truth::kTrue) return {};
   Outcome met;
-  for (Formula goal : plan.goals) met.push_back(f_.evaluate(goal, truth));
+  for (Formula goal : plan.goals) met.push_back(formulas_.evaluate(goal, truth));
   return end_value(words[kObjectSlot], met, words[kObjectText] == 0 ? 0 : text);
 }
 
@@ -45,9 +45,9 @@ GrammarState SchemaMachine::close_array(uint32_t frame, uint32_t text) {
   const Words words = frames_.copy(frame);
   const ArrayPlan& plan = *arrays_[words[kArrayPlan]];
   const auto truth = [&](uint32_t r) { return array_truth(plan, words, r, true); };
-  if (f_.evaluate(plan.need, truth) != Truth::kTrue) return {};
+  if (formulas_.evaluate(plan.need, truth) != Truth::kTrue) return {};
   Outcome met;
-  for (Formula goal : plan.goals) met.push_back(f_.evaluate(goal, truth));
+  for (Formula goal : plan.goals) met.push_back(formulas_.evaluate(goal, truth));
   return end_value(words[kArraySlot], met, words[kArrayText] == 0 ? 0 : text);
 }
 

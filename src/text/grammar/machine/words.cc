@@ -32,7 +32,7 @@ const std::array<uint32_t, 256>& SchemaMachine::word_row(uint32_t place) {
 
 // Bytes with equal results in every language of the word share one step, so most of the 256 bytes cost little.
 std::unique_ptr<std::array<uint32_t, 256>> SchemaMachine::make_row(const Words& word) {
-  l_.spend(kRowWork);
+  languages_.spend(kRowWork);
   auto row = std::make_unique<std::array<uint32_t, 256>>();
   if (word[0] != kBare && escape_of(word).phase != Escape::kNone) {
     for (size_t byte = 0; byte < 256; ++byte) (*row)[byte] = next_word(word, static_cast<uint8_t>(byte));
@@ -74,7 +74,7 @@ SchemaMachine::ByteGroups SchemaMachine::groups_of(const Words& word) {
     groups.n = names.size();
   };
   const auto divide_by = [&](Language language) {
-    const std::array<Language, 256>& next = l_.row(language);
+    const std::array<Language, 256>& next = languages_.row(language);
     divide([&](size_t byte) { return next[byte]; });
   };
   if (word[0] == kName) {
@@ -92,15 +92,16 @@ SchemaMachine::ByteGroups SchemaMachine::groups_of(const Words& word) {
 uint32_t SchemaMachine::next_word(const Words& word, uint8_t byte) {
   if (word[0] == kBare) {
     const uint32_t next = advance(word, &byte, 1);
-    return next == kDead && l_.has_empty(word[kAlive]) ? kWordOver : next;
+    return next == kDead && languages_.has_empty(word[kAlive]) ? kWordOver : next;
   }
   const Escape escape = escape_of(word);
   const bool is_name = word[0] == kName;
   const NameSet* set = is_name ? name_sets_[word[kNameSet]].get() : nullptr;
   if (byte == '"' && escape.phase == Escape::kNone) {
-    if (!is_name) return l_.has_empty(word[kAlive]) ? kWordEnds : kDead;
+    if (!is_name) return languages_.has_empty(word[kAlive]) ? kWordEnds : kDead;
     const int name = word[kNameNode] == 0 ? -1 : objects_[set->plan]->nodes[word[kNameNode] - 1].name;
-    return (name >= 0 ? set->allowed[static_cast<size_t>(name)] : l_.has_empty(word[kOthers])) ? kWordEnds : kDead;
+    return (name >= 0 ? set->allowed[static_cast<size_t>(name)] : languages_.has_empty(word[kOthers])) ? kWordEnds
+                                                                                                       : kDead;
   }
   const EscapeStep step = step_escape(escape, byte);
   const bool any_ascii = is_name ? set->is_free : word[kAnyAscii] != 0;
@@ -110,7 +111,7 @@ uint32_t SchemaMachine::next_word(const Words& word, uint8_t byte) {
   if (step.kind == EscapeStep::kBytes) {
     return any_ascii || may_spell(escape, byte, step) ? advance(std::move(next), step.bytes, step.n) : uint32_t{kDead};
   }
-  const ByteStep language = [&](uint32_t id, uint8_t b) { return l_.row(id)[b]; };
+  const ByteStep language = [&](uint32_t id, uint8_t b) { return languages_.row(id)[b]; };
   bool can_go_on = can_complete(language, word[is_name ? int{kOthers} : int{kAlive}], step.next, any_ascii);
   if (!can_go_on && is_name && word[kNameNode] != 0) {
     const auto step_name = [&](uint32_t node, uint8_t b) {
@@ -140,11 +141,11 @@ uint32_t SchemaMachine::advance(Words word, const uint8_t* bytes, int n) {
   const bool is_name = word[0] == kName;
   for (int i = 0; i < n; ++i) {
     if (is_name) {
-      for (size_t k = kOthers; k < word.size(); ++k) word[k] = l_.row(word[k])[bytes[i]];
+      for (size_t k = kOthers; k < word.size(); ++k) word[k] = languages_.row(word[k])[bytes[i]];
       word[kNameNode] = next_node(*name_sets_[word[kNameSet]], word[kNameNode], bytes[i]);
     } else {
-      word[kAlive] = l_.row(word[kAlive])[bytes[i]];
-      for (size_t k = kGoals + 1; k < word.size(); k += 2) word[k] = l_.row(word[k])[bytes[i]];
+      word[kAlive] = languages_.row(word[kAlive])[bytes[i]];
+      for (size_t k = kGoals + 1; k < word.size(); k += 2) word[k] = languages_.row(word[k])[bytes[i]];
     }
   }
   if (is_name) {
@@ -171,7 +172,7 @@ bool SchemaMachine::is_string(uint32_t place) const {
 
 bool SchemaMachine::allows_any_text(uint32_t place) const {
   const auto word = words_[place - kFirstWord];
-  return is_string(place) && l_.allows_any_text(word[0] == kName ? word[kOthers] : word[kAlive]);
+  return is_string(place) && languages_.allows_any_text(word[0] == kName ? word[kOthers] : word[kAlive]);
 }
 
 uint32_t SchemaMachine::word_outcome(uint32_t place) {
@@ -181,10 +182,10 @@ uint32_t SchemaMachine::word_outcome(uint32_t place) {
     const NameSet& set = *name_sets_[word[kNameSet]];
     outcome.push_back(
         word[kNameNode] == 0 ? UINT32_MAX : static_cast<uint32_t>(objects_[set.plan]->nodes[word[kNameNode] - 1].name));
-    for (size_t k = kPatterns; k < word.size(); ++k) outcome.push_back(l_.has_empty(word[k]));
+    for (size_t k = kPatterns; k < word.size(); ++k) outcome.push_back(languages_.has_empty(word[k]));
   } else {
     for (size_t k = kGoals; k < word.size(); k += 2) {
-      if (l_.has_empty(word[k + 1])) outcome.push_back(word[k]);
+      if (languages_.has_empty(word[k + 1])) outcome.push_back(word[k]);
     }
   }
   return words_.intern(outcome);
@@ -203,7 +204,7 @@ GrammarState SchemaMachine::find_end(GrammarState state) {
   const ValuePlan& plan = values_[frames_[state.frame][kSlotPlan]];
   Outcome met(plan.goals.size(), plan.is_single ? Truth::kTrue : Truth::kFalse);
   for (size_t k = kGoals; k < word.size(); k += 2) {
-    if (l_.has_empty(word[k + 1])) met[word[k]] = Truth::kTrue;
+    if (languages_.has_empty(word[k + 1])) met[word[k]] = Truth::kTrue;
   }
   return end_value(state.frame, met, state.text);
 }
@@ -212,8 +213,8 @@ std::pair<int, int> SchemaMachine::free_chars(uint32_t place) const {
   const auto word = words_[place - kFirstWord];
   if (word[0] == kBare || word[kEscapeLow] != 0 || word[kEscapeHigh] != 0) return {-1, -1};
   if (word[0] == kString)
-    return word.size() == kGoals && word[kAnyAscii] != 0 ? l_.char_counts(word[kAlive]) : std::pair{-1, -1};
-  const bool is_free = word[kOthers] == l_.any_text() && name_sets_[word[kNameSet]]->is_free;
+    return word.size() == kGoals && word[kAnyAscii] != 0 ? languages_.char_counts(word[kAlive]) : std::pair{-1, -1};
+  const bool is_free = word[kOthers] == languages_.any_text() && name_sets_[word[kNameSet]]->is_free;
   return is_free ? std::pair{0, RegularLanguages::kNoLimit} : std::pair{-1, -1};
 }
 

@@ -64,9 +64,9 @@ std::shared_ptr<const TokenMask> Constraint::make_mask(GrammarState state) {
 // the fresh state. Returns false if this is not possible.
 bool Constraint::add_new_word(GrammarState state, TokenMask& mask) {
   const GrammarState fresh = automaton_->fresh(state);
-  const auto [least, most] = automaton_->free_chars(state.place);
+  const auto [min_chars, max_chars] = automaton_->free_chars(state.place);
   // After a word without characters, the text after the word may depend on the word: all words may have been used.
-  if (fresh.text != Automaton::kFreshText || least < 0 || most == 0) return false;
+  if (fresh.text != Automaton::kFreshText || min_chars < 0 || max_chars == 0) return false;
   const auto repeated = automaton_->repeated_ends(state);
   if (!repeated) return false;
   add_free_word(fresh, state, mask);

@@ -64,23 +64,23 @@ PlainTokens::PlainTokens(const std::vector<std::string>& bytes) {
   below_.resize(nodes.size());
   for (size_t i = nodes.size(); i-- > 0;) {
     for (int32_t token : trie_.tokens_at(nodes[i]))
-      below_[i].most = std::max(below_[i].most, n_chars_[static_cast<size_t>(token)]);
+      below_[i].max_chars = std::max(below_[i].max_chars, n_chars_[static_cast<size_t>(token)]);
     for (uint32_t child = static_cast<uint32_t>(i) + 1; child < nodes[i].end; child = nodes[child].end) {
       if (begins_char(nodes[child].byte)) below_[i].kinds.add(CharKinds::of(nodes[child].byte));
       below_[i].kinds.add(below_[child].kinds);
-      below_[i].most = std::max(below_[i].most, below_[child].most);
+      below_[i].max_chars = std::max(below_[i].max_chars, below_[child].max_chars);
     }
   }
 }
 
-std::shared_ptr<const TokenMask> PlainTokens::mask(const CharKinds& first, const CharKinds& rest, int most) const {
+std::shared_ptr<const TokenMask> PlainTokens::mask(const CharKinds& first, const CharKinds& rest, int max_chars) const {
   const std::lock_guard lock(*mutex_);
   if (made_.size() > kMaxMade) made_.clear();
   const auto [it, is_new] = made_.try_emplace(Key{first, rest, kAnyNumber});
   if (is_new) it->second = all(first, rest);
-  if (most >= it->second.longest) return it->second.mask;
-  const auto [limited, is_new_limit] = made_.try_emplace(Key{first, rest, most});
-  if (is_new_limit) limited->second = without_longer(it->second, most);
+  if (max_chars >= it->second.longest) return it->second.mask;
+  const auto [limited, is_new_limit] = made_.try_emplace(Key{first, rest, max_chars});
+  if (is_new_limit) limited->second = without_longer(it->second, max_chars);
   return limited->second.mask;
 }
 
@@ -95,14 +95,14 @@ PlainTokens::Made PlainTokens::all(const CharKinds& first, const CharKinds& rest
   return made;
 }
 
-PlainTokens::Made PlainTokens::without_longer(const Made& made, int most) const {
+PlainTokens::Made PlainTokens::without_longer(const Made& made, int max_chars) const {
   const auto mask = std::make_shared<TokenMask>(*made.mask);
   const size_t end = shorter_[static_cast<size_t>(made.longest) + 1];
-  for (size_t i = shorter_[static_cast<size_t>(std::max(most, 0)) + 1]; i < end; ++i) {
+  for (size_t i = shorter_[static_cast<size_t>(std::max(max_chars, 0)) + 1]; i < end; ++i) {
     const auto id = static_cast<uint32_t>(by_length_[i]);
     (*mask)[id / 32] &= ~(1u << (id % 32));
   }
-  return {mask, most};
+  return {mask, max_chars};
 }
 
 }  // namespace ingot

@@ -55,13 +55,13 @@ class PlainTokens {
   const TokenTrie& trie() const { return trie_; }
   struct Below {
     CharKinds kinds;     // kinds of the characters that begin below the node
-    uint16_t most = 0;   // the most characters of a token at or below the node, counted from the root
+    uint16_t max_chars = 0;   // the most characters of a token at or below the node, counted from the root
   };
   const Below& below(uint32_t node) const { return below_[node]; }
 
-  // The tokens with a first character in `first`, all other characters in `rest`, and at most `most` characters. Any
-  // thread may call this function.
-  std::shared_ptr<const TokenMask> mask(const CharKinds& first, const CharKinds& rest, int most) const;
+  // The tokens with a first character in `first`, all other characters in `rest`, and at most `max_chars` characters.
+  // Any thread may call this function.
+  std::shared_ptr<const TokenMask> mask(const CharKinds& first, const CharKinds& rest, int max_chars) const;
 
  private:
   struct Made {
@@ -70,7 +70,7 @@ class PlainTokens {
   };
   using Key = std::tuple<CharKinds, CharKinds, int>;
   Made all(const CharKinds& first, const CharKinds& rest) const;
-  Made without_longer(const Made& made, int most) const;
+  Made without_longer(const Made& made, int max_chars) const;
 
   TokenTrie trie_;
   std::vector<Below> below_;      // [node]

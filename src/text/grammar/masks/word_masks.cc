@@ -139,7 +139,7 @@ void WordMasks::walk_plain(uint32_t place, WordMask& made) {
       const Region& region = groups[group].region;
       const PlainTokens::Below& below = plain.below(i);
       is_known = !below.kinds.meets(region.leaves) &&
-                 (region.ends || region.chars == Region::kNoEnd || below.most <= region.chars + 1);
+                 (region.ends || region.chars == Region::kNoEnd || below.max_chars <= region.chars + 1);
     }
     if (is_known) {
       i = node.end;
