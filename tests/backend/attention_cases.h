@@ -255,4 +255,27 @@ inline void add_qkv_cases(std::vector<OpCase>& cases) {
   }
 }
 
+// Writes the keys of sources to their cache, and attends to them. Sources are longer and shorter than the sequences.
+inline OpCase source_case(std::vector<SeqShape> seqs, std::vector<int> lengths, AttentionShape a) {
+  std::string name = label(a, seqs) + " sources";
+  for (const int n : lengths) name += fmt::format(" {}", n);
+  return {"attention", name, kFloatError, 0, 0, [=](OpRig& rig) {
+            KvCache& kv = rig.sources_and_batch(seqs, lengths, {.n_layers = 1, .n_kv_heads = a.n_kv_heads,
+                                                                .head_dim = a.head_dim, .block_size = a.block_size,
+                                                                .dtype = a.dtype});
+            const int n = rig.batch().n_tokens();
+            const int64_t kv_dim = int64_t{a.n_kv_heads} * a.head_dim, q_dim = int64_t{a.n_heads} * a.head_dim;
+            const Tensor k = rig.values(rig.batch().n_source_rows(), kv_dim),
+                         v = rig.values(rig.batch().n_source_rows(), kv_dim), q = rig.values(n, q_dim),
+                         y = rig.output(n, q_dim);
+            const AttentionArgs args{.n_heads = a.n_heads, .n_kv_heads = a.n_kv_heads, .head_dim = a.head_dim,
+                                     .scale = 1 / std::sqrt(static_cast<float>(a.head_dim))};
+            return OpRun{[=, &rig, &kv] {
+                           rig.backend().kv_write(kv, 0, k, v);
+                           rig.backend().attention(y, q, kv, args);
+                         },
+                         {y}};
+          }};
+}
+
 }  // namespace ingot

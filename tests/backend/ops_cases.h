@@ -296,6 +296,12 @@ inline void add_row_cases(std::vector<OpCase>& cases) {
     for (const int head_dim : {16, 64, 80, 96, 128, 256})
       for (const int rot_dim : {head_dim, head_dim / 2, 6})
         cases.push_back(rope_case({{0, 3}, {700, 1}, {5, 9}}, 3, head_dim, rot_dim, layout));
+  for (const auto dtype : {DType::kF16, DType::kF32})
+    for (const auto& [heads, kv_heads, head_dim] : {std::array{6, 6, 64}, {8, 2, 128}, {3, 1, 80}}) {
+      const AttentionShape shape{heads, kv_heads, head_dim, dtype};
+      cases.push_back(source_case({{0, 3}, {9, 1}, {40, 1}}, {17, 1, 90}, shape));
+      cases.push_back(source_case({{700, 1}, {0, 5}}, {1500, 33}, shape));
+    }
   for (const bool has_positions : {false, true}) cases.push_back(rope_axes_case({{0, 3}, {700, 1}, {5, 9}}, 64, has_positions));
 }
 

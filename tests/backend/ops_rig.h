@@ -102,6 +102,7 @@ class OpRig {
   // Begins a batch of these sequences, with random token ids under n_vocab; returns the number of tokens.
   int begin(const std::vector<SeqShape>& seqs, int n_vocab = 32) {
     tokens_.clear(), positions_.clear(), kv_len_.clear(), logit_rows_.clear(), rope_positions_.clear();
+    source_start_.clear(), source_len_.clear();
     q_start_.assign(1, 0);
     std::vector<int32_t> table;
     for (size_t i = 0; i < seqs.size(); ++i) {
@@ -124,7 +125,24 @@ class OpRig {
   Batch batch() const {
     Batch batch{tokens_, positions_, q_start_, kv_len_, batch_table_, max_blocks_, logit_rows_};
     batch.rope_positions = rope_positions_;
+    batch.source_start = source_start_, batch.source_len = source_len_;
     return batch;
+  }
+  // Begins a batch of these sequences, each with a source of its own, and makes a cache of the sources on shuffled blocks.
+  KvCache& sources_and_batch(const std::vector<SeqShape>& seqs, const std::vector<int>& lengths, KvShape shape) {
+    const auto blocks_of = [&](int n) { return (n + shape.block_size - 1) / shape.block_size; };
+    max_blocks_ = blocks_of(*std::ranges::max_element(lengths));
+    shape.of_source = true;
+    shape.n_blocks = max_blocks_ * static_cast<int>(seqs.size());
+    kv_ = backend_.make_kv(shape);
+    block_table_.resize(static_cast<size_t>(shape.n_blocks));
+    std::iota(block_table_.begin(), block_table_.end(), 0);
+    std::shuffle(block_table_.begin(), block_table_.end(), random_);
+    begin(seqs);
+    source_start_.assign(1, 0), source_len_.assign(lengths.begin(), lengths.end());
+    for (const int n : lengths) source_start_.push_back(source_start_.back() + n);
+    backend_.begin(batch());
+    return *kv_;
   }
   // Begins the batch of these sequences with random positions on each axis of the rope.
   int begin_with_axes(const std::vector<SeqShape>& seqs) {
@@ -157,7 +175,7 @@ class OpRig {
   std::deque<Weight> weights_;
   std::unique_ptr<KvCache> kv_;
   std::vector<int32_t> tokens_, positions_, q_start_, kv_len_, block_table_, batch_table_, logit_rows_;
-  std::vector<int32_t> rope_positions_;
+  std::vector<int32_t> rope_positions_, source_start_, source_len_;
   int max_blocks_ = 1;
 };
 

@@ -10,7 +10,9 @@ struct CurrentStep {
   void set_sizes(const Batch& batch, const Padding& padding, int most_kv);
   AttentionStep attention(const KvCache& kv, bool batch_invariant) const;
   DeviceBatch view() const { return batch.view(); }
-  DeviceBatch view(const KvCache& kv) const { return batch.view(kv.shape); }  // as the cache's ops see the batch
+  // As attention reads the cache, and as writes to the cache see the batch.
+  DeviceBatch view(const KvCache& kv) const { return batch.view(kv.shape, false); }
+  DeviceBatch view_of_writes(const KvCache& kv) const { return batch.view(kv.shape, true); }
 
   BatchUpload batch;
   int block_size = 16;  // of the KV cache; the usual size until there is a cache

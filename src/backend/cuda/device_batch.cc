@@ -58,14 +58,14 @@ size_t BatchUpload::bytes_for(const BatchSizes& max_sizes) {
   return static_cast<size_t>(places_of(max_sizes, max_sizes.table_entries()).end) * sizeof(int32_t);
 }
 
-DeviceBatch BatchUpload::view(const KvShape& kv) const {
+DeviceBatch BatchUpload::view(const KvShape& kv, bool writes) const {
   DeviceBatch view = view_;
   view.block_table += int64_t{kv.table} * most_.seqs * most_.blocks;
   if (!kv.of_source) return view;
   const Places at = places_of(most_, 0);
   const auto* base = static_cast<const int32_t*>(device_.data());
-  view.positions = base + at.source_positions, view.token_seq = base + at.source_seq;
   view.kv_len = base + at.source_len;
+  if (writes) view.positions = base + at.source_positions, view.token_seq = base + at.source_seq;
   return view;
 }
 

@@ -36,8 +36,9 @@ class BatchUpload {
   bool upload(const Batch& batch, const Padding& padding, const Draws& draws, const FloatCopy& copy, int block_size,
               Device& device);
   DeviceBatch view() const { return view_; }
-  // With the block table of a KV cache. For a cache of sources, positions, token_seq and kv_len are those of sources.
-  DeviceBatch view(const KvShape& kv) const;
+  // With the block table of a KV cache. For a cache of sources, kv_len is that of sources; for writes, positions and
+  // token_seq are those of the rows of sources.
+  DeviceBatch view(const KvShape& kv, bool writes) const;
   int most_source_rows() const { return most_.source_rows; }  // in a batch
   size_t bytes() const { return device_.size(); }
   static size_t bytes_for(const BatchSizes& sizes);  // that reserve() allocates

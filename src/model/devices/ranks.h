@@ -13,7 +13,7 @@
 #include "backend/backend.h"
 #include "base/trace_file.h"
 #include "model/config/split.h"
-#include "model/devices/device_model.h"
+#include "model/devices/loaded_device.h"
 #include "model/devices/memory_plan.h"
 #include "model/devices/parallel.h"
 #include "model/devices/pipeline.h"
@@ -111,7 +111,7 @@ class Ranks final : public Runner {
   size_t allocated_bytes() const;
 
  private:
-  using Device = DeviceModel;
+  using Device = LoadedDevice;
   // Some blocks of a device's program.
   struct Run {
     Device* device;

@@ -12,7 +12,7 @@
 #include "io/gguf/gguf.h"
 #include "io/huggingface/modules.h"
 #include "model/config/shards.h"
-#include "model/devices/device_model.h"
+#include "model/devices/loaded_device.h"
 #include "model/files/tensor_finder.h"
 #include "model/program/decoder_program.h"
 
@@ -113,7 +113,7 @@ struct Embedder::Model {
   Config config;
   std::unique_ptr<WeightSource> source;        // the backend may read embeddings from its mapping
   std::shared_ptr<Communicator> communicator;  // null: this is the whole model
-  DeviceModel device;
+  LoadedDevice device;
 
   ~Model() {
     if (communicator && device.backend) device.backend->connect(nullptr);

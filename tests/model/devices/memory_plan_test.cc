@@ -4,14 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
-
 #include "backend/planned_gpu.h"
 #include "backend/ref/ref_backend.h"
 #include "backend/wrapped.h"
 #include "base/error.h"
 #include "model/golden_models.h"
-#include "model/devices/device_model.h"
+#include "model/devices/loaded_device.h"
 #include "model/devices/ranks.h"
 #include "model/files/checkpoint.h"
 #include "model/layers/latent_attention.h"
@@ -148,10 +146,10 @@ TEST(MemoryPlan, AWindowIsLessThanAContext) {
 // An encoder's plan has the caches of one step. What is allocated is what was planned.
 TEST(MemoryPlan, OfTextsIsWhatAnEncoderTakes) {
   const StepLimits limits{.max_tokens = 64, .max_seqs = 4, .max_kv_len = 64};
-  const auto checkpoint = Checkpoint::open(std::filesystem::path(INGOT_TEST_DATA) / "encoders" / "bert.gguf");
+  const auto checkpoint = open_checkpoint(std::string(INGOT_TEST_DATA) + "/encoders/bert.gguf");
   const Config config = checkpoint->config();
   const auto source = checkpoint->weights();
-  DeviceModel device;
+  LoadedDevice device;
   device.take(create_backend({.device = "cpu", .n_threads = 1}));
   const WeightBytes weights = weight_bytes(*source, config, *device.backend);
   const DevicePlan plan = plan_texts(

@@ -6,7 +6,7 @@
 namespace ingot::cuda {
 
 void AttentionOps::write(KvCache& kv, int layer, const Tensor& k, const Tensor& v) {
-  write_kv(view_of(kv), layer, k, v, core_.step.view(kv), core_.device);
+  write_kv(view_of(kv), layer, k, v, core_.step.view_of_writes(kv), core_.device);
   check_launch("write_kv");
 }
 

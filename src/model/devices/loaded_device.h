@@ -1,4 +1,4 @@
-// DeviceModel: what one device holds of a model: its backend, the weights and caches of its blocks, and a program of
+// LoadedDevice: what one device holds of a model: its backend, the weights and caches of its blocks, and a program of
 // these blocks. Decoders (ranks.h) and encoders (vectors/embedder.h) consist of these.
 #pragma once
 #include <memory>
@@ -13,7 +13,7 @@
 
 namespace ingot {
 
-struct DeviceModel {
+struct LoadedDevice {
   std::string name;  // of the options
   std::unique_ptr<Backend> backend;
   size_t taken_before = 0, free_before = 0;  // bytes, before the model is loaded
