@@ -36,7 +36,7 @@ constexpr const char* kExamples =
 int report(const char* what, int code) {
   const std::string rank = ingot::process_rank();
   const bool is_named = rank.empty() || std::string_view(what).starts_with("rank ");
-  std::fprintf(stderr, "ingot: %s%s%s\n", is_named ? "" : rank.c_str(), is_named ? "" : ": ", what);
+  ingot::tell("ingot: {}{}{}\n", is_named ? "" : rank, is_named ? "" : ": ", what);
   return code;
 }
 

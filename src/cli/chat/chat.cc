@@ -34,7 +34,7 @@ class Chat {
     std::optional<InterruptGuard> guard;  // Ctrl-C between two reads must not end the program
     if (reader_.is_interactive()) guard.emplace();
     if (stdout_is_terminal())
-      fmt::print("{}. /help lists the commands, {} leaves.\n", session_.title(), keys_of_the_end());
+      say("{}. /help lists the commands, {} leaves.\n", session_.title(), keys_of_the_end());
     if (stdout_is_terminal() && options_.resume) show_talk();
     std::string draft;
     while (const std::optional<std::string> line = read_message(reader_, "> ", std::exchange(draft, ""))) {
@@ -67,7 +67,7 @@ class Chat {
   void show_talk() const {
     for (const auto& message : session_.talk.messages)
       if (message["role"] == "user" || message["role"] == "assistant")
-        fmt::print("{}{}\n", message["role"] == "user" ? "> " : "", message.value("content", ""));
+        say("{}{}\n", message["role"] == "user" ? "> " : "", message.value("content", ""));
   }
 
   // Saves an interactive or resumed talk for the next --resume. The file is readable only by the user. A new talk
@@ -82,7 +82,7 @@ class Chat {
       session_.talk.save(options_.talk_file);
       fs::permissions(path, fs::perms::owner_read | fs::perms::owner_write, ignored);
     } catch (const Error& error) {
-      fmt::print(stderr, "ingot: warning: the conversation was not saved: {}\n", error.what());
+      tell("ingot: warning: the conversation was not saved: {}\n", error.what());
       options_.talk_file.clear();
     }
   }

@@ -14,53 +14,53 @@ namespace {
 
 void print_turns(const ChatSession& session) {
   const int n = session.talk.n_questions();
-  fmt::print("The talk has {} question{}.\n", n, n == 1 ? "" : "s");
+  say("The talk has {} question{}.\n", n, n == 1 ? "" : "s");
 }
 
 void do_reset(ChatSession& session, LineReader&, const std::string&) {
   session.talk.reset(session.talk.system());
-  fmt::print("The conversation starts afresh.\n");
+  say("The conversation starts afresh.\n");
 }
 
 void do_system(ChatSession& session, LineReader&, const std::string& text) {
   session.talk.reset(text);
-  fmt::print("{}; the conversation starts afresh.\n", text.empty() ? "No system prompt" : "System prompt set");
+  say("{}; the conversation starts afresh.\n", text.empty() ? "No system prompt" : "System prompt set");
 }
 
 void do_save(ChatSession& session, LineReader&, const std::string& path) {
-  if (path.empty()) return fmt::print("Name a file: /save FILE\n");
+  if (path.empty()) return say("Name a file: /save FILE\n");
   session.talk.save(path);
-  fmt::print("{} messages written to {}.\n", session.talk.messages.size(), printable(path));
+  say("{} messages written to {}.\n", session.talk.messages.size(), printable(path));
 }
 
 void do_load(ChatSession& session, LineReader&, const std::string& path) {
-  if (path.empty()) return fmt::print("From where? /load FILE\n");
+  if (path.empty()) return say("From where? /load FILE\n");
   session.talk.load(path);
   print_turns(session);
 }
 
 void do_undo(ChatSession& session, LineReader&, const std::string&) {
   const std::optional<std::string> question = session.talk.undo();
-  if (!question) return fmt::print("There is no question to take back.\n");
-  fmt::print("Taken back: {}\n", printable(*question, 80));
+  if (!question) return say("There is no question to take back.\n");
+  say("Taken back: {}\n", printable(*question, 80));
 }
 
 void do_regen(ChatSession& session, LineReader&, const std::string&) {
   const std::optional<std::string> last = session.talk.last("user");
-  if (!last) return fmt::print("There is no question to answer again.\n");
+  if (!last) return say("There is no question to answer again.\n");
   session.answer_instead(*last);
 }
 
 // On a terminal, the last question appears in the input line for editing.
 void do_edit(ChatSession& session, LineReader& reader, const std::string& text) {
   const std::optional<std::string> last = session.talk.last("user");
-  if (!last) return fmt::print("There is no question to edit.\n");
+  if (!last) return say("There is no question to edit.\n");
   std::string changed = text;
-  if (changed.empty() && !reader.is_interactive()) return fmt::print("Give the new text: /edit TEXT\n");
+  if (changed.empty() && !reader.is_interactive()) return say("Give the new text: /edit TEXT\n");
   if (changed.empty()) {
-    if (last->find('\n') != last->npos) return fmt::print("The last question has several lines: /edit TEXT\n");
+    if (last->find('\n') != last->npos) return say("The last question has several lines: /edit TEXT\n");
     changed = read_message(reader, "edit> ", *last).value_or("");
-    if (reader.interrupted() || changed.empty()) return fmt::print("The question stays as it was.\n");
+    if (reader.interrupted() || changed.empty()) return say("The question stays as it was.\n");
   }
   session.answer_instead(changed);
 }
@@ -80,27 +80,27 @@ std::string base64(std::string_view bytes) {
 // Uses the terminal's clipboard command (OSC 52), which also works over ssh.
 void do_copy(ChatSession& session, LineReader&, const std::string&) {
   const std::optional<std::string> answer = session.talk.last("assistant");
-  if (!answer) return fmt::print("There is no answer to copy.\n");
-  if (!stdout_is_terminal()) return fmt::print("Only a terminal has a clipboard: use /save FILE.\n");
+  if (!answer) return say("There is no answer to copy.\n");
+  if (!stdout_is_terminal()) return say("Only a terminal has a clipboard: use /save FILE.\n");
   fmt::print("\033]52;c;{}\aThe answer was given to the terminal's clipboard.\n", base64(*answer));
 }
 
 void do_model(ChatSession& session, LineReader&, const std::string& path) {
   if (!path.empty()) session.use_model(path);
-  fmt::print("{}.\n", session.title());
+  say("{}.\n", session.title());
 }
 
 void do_tokens(ChatSession& session, LineReader&, const std::string& text) {
   const LoadedModel& model = session.model();
-  if (!text.empty()) return fmt::print("{} tokens.\n", model.tokenizer->encode(text).size());
+  if (!text.empty()) return say("{} tokens.\n", model.tokenizer->encode(text).size());
   const size_t n = session.talk.messages.empty() ? 0 : session.prompt_of(session.talk.messages).size();
-  fmt::print("The conversation has {} of {} tokens.\n", n, model.runner->info().n_ctx);
+  say("The conversation has {} of {} tokens.\n", n, model.runner->info().n_ctx);
 }
 
 void do_stats(ChatSession& session, LineReader&, const std::string&) {
   const Usage& last = session.last_usage();
-  if (last.output_tokens == 0) return fmt::print("There is no answer yet.\n");
-  fmt::print("{} turns; context {} of {} tokens; {}\n", session.talk.n_questions(),
+  if (last.output_tokens == 0) return say("There is no answer yet.\n");
+  say("{} turns; context {} of {} tokens; {}\n", session.talk.n_questions(),
              last.prompt_tokens + last.output_tokens, session.model().runner->info().n_ctx, speed_line(last));
 }
 
@@ -124,9 +124,9 @@ constexpr ChatCommand kCommands[] = {
 };
 
 void print_help() {
-  fmt::print("{:<16} this list\n", "/help");
-  for (const ChatCommand& c : kCommands) fmt::print("{:<16} {}\n", fmt::format("{} {}", c.name, c.argument), c.help);
-  fmt::print(
+  say("{:<16} this list\n", "/help");
+  for (const ChatCommand& c : kCommands) say("{:<16} {}\n", fmt::format("{} {}", c.name, c.argument), c.help);
+  say(
       "{:<16} leave (also {}); Ctrl-C stops an answer and clears a line\n"
       "A line that ends with \\ continues. Pasted lines are one message, and so are lines between two \"\"\".\n",
       "/quit", keys_of_the_end());
@@ -143,11 +143,11 @@ bool run_chat_command(ChatSession& session, LineReader& reader, const std::strin
     try {
       c.run(session, reader, rest);
     } catch (const Error& error) {
-      fmt::print(stderr, "ingot: {}\n", error.what());
+      tell("ingot: {}\n", error.what());
     }
     return true;
   }
-  if (name != "/help") fmt::print("There is no command {}.\n", printable(name));
+  if (name != "/help") say("There is no command {}.\n", printable(name));
   print_help();
   return true;
 }

@@ -101,7 +101,7 @@ int run(RunOptions& o) {
     print_json(model, o, g, answer);
   } else {
     answer.finish();
-    fmt::print(stderr, "{}\n", faint(speed_line(g.usage) + (g.finish == "interrupted" ? " (interrupted)" : "")));
+    tell("{}\n", faint(speed_line(g.usage) + (g.finish == "interrupted" ? " (interrupted)" : "")));
   }
   return g.finish == "interrupted" ? 130 : 0;
 }

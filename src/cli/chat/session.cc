@@ -44,7 +44,7 @@ void ChatSession::load() {
   options_.generate.draft = load_draft(draft, runner, options_.model.draft_device);
   model_ = open_model(options_.model, runner);
   if (!model_.chat) {
-    fmt::print(stderr, "ingot: this model has no chat template; using ChatML\n");
+    tell("ingot: this model has no chat template; using ChatML\n");
     model_.chat = ChatTemplate::chatml_default();
   }
   options_.generate.sampling = given_;
@@ -90,7 +90,7 @@ bool ChatSession::answer(const std::string& question) {
   try {
     for (int round = 1; answer_once(messages); ++round) {
       if (round < kMaxToolRounds) continue;
-      fmt::print(stderr, "ingot: the model called tools {} times in this turn: send a message to continue\n", round);
+      tell("ingot: the model called tools {} times in this turn: send a message to continue\n", round);
       break;
     }
     if (stdout_is_terminal()) fmt::print("\n");
@@ -98,7 +98,7 @@ bool ChatSession::answer(const std::string& question) {
     return true;
   } catch (const Error& error) {
     std::fflush(stdout);
-    fmt::print(stderr, "ingot: {}; /reset starts a new conversation\n", error.what());
+    tell("ingot: {}; /reset starts a new conversation\n", error.what());
     return false;
   }
 }

@@ -108,7 +108,7 @@ void print_shown(const char* what, std::string_view text) {
     shown += (begin > 0 ? "\n" : "") + printable(text.substr(begin, end - begin), kShownBytes - shown.size());
     begin = end + 1;
   }
-  fmt::print("[{}: {}]\n", what, shown);
+  say("[{}: {}]\n", what, shown);
   std::fflush(stdout);
 }
 

@@ -12,6 +12,7 @@
 #include "cli/machine/checks.h"
 #include "cli/options/hub.h"
 #include "cli/terminal/line_reader.h"
+#include "cli/terminal/terminal.h"
 #include "io/hub/list.h"
 
 namespace ingot {
@@ -46,7 +47,7 @@ std::vector<StarterModel> offered_models() {
     if (e.label != "partial")
       models.push_back({e.repo + (e.label == "safetensors" ? "" : ":" + e.label), e.n_bytes, "on the disk", true});
   if (const std::string why = why_no_hub(hub); !why.empty()) {
-    fmt::print("The Hugging Face Hub does not answer, so nothing can be downloaded now: {}\n", why);
+    say("The Hugging Face Hub does not answer, so nothing can be downloaded now: {}\n", why);
     return models;
   }
   const size_t n_on_disk = models.size();
@@ -55,7 +56,7 @@ std::vector<StarterModel> offered_models() {
     for (size_t i = 0; i < n_on_disk; ++i) known |= lower(models[i].name) == lower(model.name);
     if (!known && fits(model, memory, disk)) models.push_back(model);
   }
-  fmt::print("{} of memory and {} of disk are free; the list has what fits.\n", human_bytes(memory), human_bytes(disk));
+  say("{} of memory and {} of disk are free; the list has what fits.\n", human_bytes(memory), human_bytes(disk));
   return models;
 }
 
@@ -70,9 +71,9 @@ std::optional<std::string> ask(LineReader& reader, const std::string& prompt) {
 std::optional<std::string> ask_model(LineReader& reader) {
   const std::vector<StarterModel> models = offered_models();
   for (size_t i = 0; i < models.size(); ++i)
-    fmt::print("  {}  {:<34} {:>5} {:>8}  {}\n", i + 1, printable(models[i].name), models[i].on_disk ? "" : "about",
+    say("  {}  {:<34} {:>5} {:>8}  {}\n", i + 1, printable(models[i].name), models[i].on_disk ? "" : "about",
                human_bytes(models[i].n_bytes), models[i].note);
-  fmt::print("A number, or a file, a folder, or ORG/REPO[:QUANT] of the Hub:\n");
+  say("A number, or a file, a folder, or ORG/REPO[:QUANT] of the Hub:\n");
   while (true) {
     const std::optional<std::string> answer = ask(reader, "model> ");
     if (!answer || answer->empty() || *answer == "q") return std::nullopt;
@@ -80,14 +81,14 @@ std::optional<std::string> ask_model(LineReader& reader) {
     const auto [end, fault] = std::from_chars(answer->data(), answer->data() + answer->size(), number);
     if (fault != std::errc() || end != answer->data() + answer->size()) return answer;
     if (number >= 1 && number <= models.size()) return models[number - 1].name;
-    fmt::print("There is no model {}.\n", number);
+    say("There is no model {}.\n", number);
   }
 }
 
 }  // namespace
 
 std::vector<std::string> ask_first_command() {
-  fmt::print(
+  say(
       "ingot runs open language models. `ingot --help` lists the commands, `ingot doctor` checks this machine.\n"
       "  1  chat with the demo model, which is in the program\n"
       "  2  choose a model, and chat with it\n"
@@ -106,10 +107,10 @@ std::vector<std::string> ask_first_command() {
       arguments = {"chat", *model};
     }
     if (arguments.empty()) {
-      fmt::print("Type 1, 2, 3 or q.\n");
+      say("Type 1, 2, 3 or q.\n");
       continue;
     }
-    fmt::print("This is: ingot {}\n", printable(fmt::format("{}", fmt::join(arguments, " "))));
+    say("This is: ingot {}\n", printable(fmt::format("{}", fmt::join(arguments, " "))));
     std::fflush(stdout);
     return arguments;
   }

@@ -76,19 +76,19 @@ HubModel with_hub_events(const HubName& name, const std::function<HubModel(const
       .waiting =
           [&](const std::string& path) {
             if (stderr_is_terminal())
-              fmt::print(stderr, "ingot: waiting for another process that downloads {}\n", printable(path));
+              tell("ingot: waiting for another process that downloads {}\n", printable(path));
           },
       .pausing =
           [&](const std::string& why, int seconds) {
             bar.wipe();
-            fmt::print(stderr, "ingot: {}: asking again in {} s\n", why, seconds);
+            tell("ingot: {}: asking again in {} s\n", why, seconds);
           },
       .stopped = [] { return InterruptGuard::interrupted(); }};
   try {
     return f(events);
   } catch (const HubInterrupted& interrupted) {
     bar.wipe();
-    fmt::print(stderr, "ingot: {}\n", interrupted.what());
+    tell("ingot: {}\n", interrupted.what());
     throw CLI::RuntimeError(130);
   }
 }

@@ -76,13 +76,19 @@ bool stderr_is_terminal() {
   return is_one;
 }
 
+void print_lines(Stream stream, std::string_view text) {
+  WordWrap wrap([=] { return terminal_columns(stream); });
+  std::string lines = wrap.add(text);
+  lines += wrap.finish();
+  std::fwrite(lines.data(), 1, lines.size(), stream == Stream::kErrors ? stderr : stdout);
+}
+
 std::string faint(const std::string& text) { return coloured(2, text); }
 
 void log_to_stderr() {
   set_log_sink([](LogLevel level, const std::string& line) {
     const auto [name, colour] = kLogNames[static_cast<size_t>(level)];
-    const std::string whole = fmt::format("ingot: {}: {}\n", coloured(colour, name), line);
-    std::fwrite(whole.data(), 1, whole.size(), stderr);
+    tell("ingot: {}: {}\n", coloured(colour, name), line);
   });
 }
 

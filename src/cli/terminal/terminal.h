@@ -1,15 +1,33 @@
 // Progress bars, which are off without a terminal, and Ctrl-C handling: the first Ctrl-C stops the current work, the
 // second the program.
 #pragma once
+#include <fmt/format.h>
+
 #include <chrono>
 #include <cstddef>
 #include <string>
+#include <string_view>
+#include <utility>
+
+#include "cli/terminal/console.h"
 
 namespace ingot {
 
 bool stdin_is_terminal();
 bool stdout_is_terminal();
 bool stderr_is_terminal();
+
+// Prints a text: on a terminal in lines of whole words that fit its columns, elsewhere as it is.
+void print_lines(Stream stream, std::string_view text);
+template <class... Args>
+void say(fmt::format_string<Args...> text, Args&&... args) {
+  print_lines(Stream::kOutput, fmt::format(text, std::forward<Args>(args)...));
+}
+template <class... Args>
+void tell(fmt::format_string<Args...> text, Args&&... args) {
+  print_lines(Stream::kErrors, fmt::format(text, std::forward<Args>(args)...));
+}
+
 // Formats text for standard error: dimmed if standard error is a terminal and NO_COLOR is not set.
 std::string faint(const std::string& text);
 

@@ -16,7 +16,11 @@ from terminal_rig import Terminal
 
 WIDTHS = (20, 40, 80, 200)
 SEED = int(os.environ.get("INGOT_TEST_SEED", random.SystemRandom().randrange(1 << 32)))
-LETTERS = {"latin": "abcdefghijklmnopqrstuvwxyz", "greek": "αβγδεζηθικλμνξοπρστυφχψω", "cyrillic": "абвгдежзиклмнопрстуфхц"}
+LETTERS = {
+    "latin": "abcdefghijklmnopqrstuvwxyz",
+    "greek": "αβγδεζηθικλμνξοπρστυφχψω",
+    "cyrillic": "абвгдежзиклмнопрстуфхц",
+}
 WIDE = "狐狸跳過懶狗ひらがなカタカナ한국어語、。"
 
 
@@ -37,7 +41,7 @@ def drawn_text(draw):
 
 
 def in_lines(text, width):
-    """The text as the terminal should get it: each line takes as many words as fit, and each wide character is a word."""
+    """The text as the terminal should get it: each line takes as many words as fit; a wide character is a word."""
     lines = []
     for paragraph in text.split("\n"):
         column, line = 0, ""
@@ -54,7 +58,7 @@ def in_lines(text, width):
     return "\n".join(lines)
 
 
-def on_terminal(args, columns, stream="stdout"):
+def on_terminal(args, columns, stream="stdout", code=0):
     """What the program writes to one stream that is a terminal, as bytes."""
     terminal, side = pty.openpty()
     Terminal.resize(type("size", (), {"fd": terminal}), columns)
@@ -77,7 +81,7 @@ def on_terminal(args, columns, stream="stdout"):
         said += piece
     drain.join(60)
     os.close(terminal)
-    assert process.wait(60) == 0
+    assert process.wait(60) == code
     return said.decode().replace("\r\n", "\n")
 
 
@@ -94,11 +98,11 @@ class TestAnswers:
             assert said == in_lines(text, width) + "\n"
 
     def test_code_stays_as_it_is(self):
-        code = "Look at this long sentence first:\n```c\nint main(void) { return puts(greeting); }\n```\nand then at this one"
+        code = "Look at this long sentence first:\n```c\nint main(void) { return puts(greeting); }\n```\nand then this"
         regex = re.sub(r"([.*+?^${}()|\[\]\\])", r"\\\1", code)
         said = on_terminal(["run", "-p", "x", "--regex", regex], 20)
         assert said == ("Look at this long\nsentence first:\n```c\nint main(void) { return puts(greeting); }\n```\n"
-                        "and then at this one\n")
+                        "and then this\n")
 
     def test_without_a_terminal_no_line_is_broken(self, ingot):
         draw = random.Random(SEED)
@@ -157,7 +161,8 @@ def test_a_progress_bar_is_one_line(width, tmp_path, monkeypatch):
     after = [frame for frame in frames(said[mark:].decode()) if "%" in frame][1:]  # one may have been on its way
     assert all(columns_of(bar) < max(15, width // 2) for bar in after), after
     if width == 200:
-        assert re.search(r"pulling somebody/\S+ \[#*\.*\] +\d+%  \d+ s left  [\d.]+ [KM]iB of [\d.]+ MiB  \S+ [KM]iB/s", said.decode())
+        whole = r"pulling somebody/\S+ \[#*\.*\] +\d+%  \d+ s left  [\d.]+ [KM]iB of [\d.]+ MiB  \S+ [KM]iB/s"
+        assert re.search(whole, said.decode())
 
 
 @pytest.mark.skipif("INGOT_EMULATED" in os.environ, reason="Wine has no such terminal")
@@ -166,6 +171,58 @@ def test_states_of_measurements_are_one_line(width):
     said = on_terminal(["bench", "-p", "8,9", "-n", "2", "-r", "2", "-t", "1"], width, "stderr")
     shown = [frame for frame in frames(said) if frame.strip()]
     assert shown and all(columns_of(frame) < width and "\n" not in frame for frame in shown), shown
+
+
+def words_cut(text, width):
+    """The words that the terminal breaks, although a line has room for them."""
+    cut = []
+    for line in re.split(r"[\r\n]+", text):
+        for word in re.finditer(r"\S+", line):
+            begin, n = columns_of(line[: word.start()]), columns_of(word[0])
+            if n <= width and begin // width != (begin + n - 1) // width:
+                cut.append(word[0])
+    return cut
+
+
+@pytest.mark.skipif("INGOT_EMULATED" in os.environ, reason="Wine has no such terminal")
+class TestMessages:
+    @pytest.mark.parametrize("width", WIDTHS)
+    @pytest.mark.parametrize("args, code", [
+        (["run", "-p", "x", "--lora", "a.gguf"], 2),
+        (["run", "-p", "x", "--device", "abacus"], 2),
+        (["chat", "/no/such/folder/model.gguf"], 1),
+        (["run", "-p", "What is 7 + 5?", "--temp", "0", "--log-level", "debug", "-t", "1"], 0),
+    ])
+    def test_errors_logs_and_figures(self, width, args, code):
+        """Standard error: no word is cut, and without its line breaks it is what a pipe gets."""
+        said = on_terminal(args, width, "stderr", code)
+        plain = re.sub(r"\x1b\[[0-9]*m", "", said)
+        assert not words_cut(plain, width), said
+        if code:
+            program = [os.environ["INGOT"], *args]
+            done = subprocess.run(program, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+            assert plain.split() == done.stderr.split() and done.stderr.count("\n") == 1
+
+    @pytest.mark.parametrize("width", WIDTHS)
+    def test_the_menu_and_the_commands_of_a_chat(self, width):
+        for args, ready, typed in (([], b"1> ", b"q\r"), (["chat"], b"> ", b"/help\r")):
+            terminal = Terminal(*args, columns=width)
+            said = b""
+            while ready not in said:
+                assert select.select([terminal.fd], [], [], 60)[0]
+                said += os.read(terminal.fd, 65536)
+            if args:
+                mark = len(said)
+                terminal.type(typed)
+                while not said[mark:].endswith(ready) or b"line" not in said[mark:]:
+                    assert select.select([terminal.fd], [], [], 60)[0]
+                    said += os.read(terminal.fd, 65536)
+                terminal.leave()
+            else:
+                terminal.type(typed)
+                terminal.ended()
+            plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", said.decode())
+            assert not words_cut(plain, width), said
 
 
 def commands():
