@@ -17,7 +17,7 @@ void Buffers::place(Tensor& t, Arena& arena, DType dtype, int64_t rows, int64_t 
   t = {arena.base == nullptr ? nullptr : arena.base + arena.at, dtype, rows, cols, cols};
   const size_t bytes = static_cast<size_t>(rows * cols) * dtype_bytes(dtype);
   arena.at += (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  arena.most = std::max(arena.most, arena.at);
+  arena.peak = std::max(arena.peak, arena.at);
 }
 
 void Buffers::scratch_f32(Tensor& t, int64_t cols, int64_t rows_a_token) {
@@ -42,14 +42,14 @@ void Buffers::has_experts(int64_t rows_a_token, int64_t widest) {
   limits_.max_expert_floats = std::max(limits_.max_expert_floats, rows * (widest + kRowPadding));
 }
 
-size_t Buffers::bytes() const { return kept_.most + scratch_.most; }
+size_t Buffers::bytes() const { return kept_.peak + scratch_.peak; }
 
 void Buffers::allocate(Backend& backend) {
   for (Arena* arena : {&kept_, &scratch_}) {
     // Backends count rows and columns in ints, so the arena has rows of this many bytes.
     constexpr size_t kRow = kAlignment;
-    if (arena->most == 0) continue;
-    const auto rows = static_cast<int64_t>((arena->most + kRow - 1) / kRow);
+    if (arena->peak == 0) continue;
+    const auto rows = static_cast<int64_t>((arena->peak + kRow - 1) / kRow);
     arena->base = static_cast<char*>(backend.alloc(DType::kI32, rows, kRow / 4).data);
     arena->at = 0;
   }

@@ -32,7 +32,7 @@ class Buffers {
  private:
   struct Arena {
     char* base = nullptr;
-    size_t at = 0, most = 0;
+    size_t at = 0, peak = 0;
   };
   void place(Tensor& t, Arena& arena, DType dtype, int64_t rows, int64_t cols);
 

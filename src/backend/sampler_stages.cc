@@ -59,9 +59,9 @@ void Draw::penalize() {
   for (const int32_t token : seen) counts[token] = 0;
 }
 
-// For each k: how many tokens at the end of `seen` equal the tokens that end k tokens earlier, at most `most` (Z
+// For each k: how many tokens at the end of `seen` equal the tokens that end k tokens earlier, at most `max_run` (Z
 // algorithm, from the end).
-std::vector<int> repeated_runs(std::span<const int32_t> seen, int most) {
+std::vector<int> repeated_runs(std::span<const int32_t> seen, int max_run) {
   const int n = static_cast<int>(seen.size());
   const auto at = [&](int k) { return seen[static_cast<size_t>(n - 1 - k)]; };
   std::vector<int> runs(static_cast<size_t>(n), 0);
@@ -71,7 +71,7 @@ std::vector<int> repeated_runs(std::span<const int32_t> seen, int most) {
     if (k + run > high) low = k, high = k + run;
     runs[static_cast<size_t>(k)] = run;
   }
-  for (int& run : runs) run = std::min(run, most);
+  for (int& run : runs) run = std::min(run, max_run);
   return runs;
 }
 

@@ -20,10 +20,11 @@ int used_blocks(const Batch& batch, int seq, int block_size, int table) {
 }
 
 int most_used_blocks(const Batch& batch, int block_size) {
-  int most = 0;
+  int max_used = 0;
   for (int table = 0; table < batch.n_tables(); ++table)
-    for (int seq = 0; seq < batch.n_seqs(); ++seq) most = std::max(most, used_blocks(batch, seq, block_size, table));
-  return most;
+    for (int seq = 0; seq < batch.n_seqs(); ++seq)
+      max_used = std::max(max_used, used_blocks(batch, seq, block_size, table));
+  return max_used;
 }
 
 void TableMirror::reset(int n_tables, int n_rows, int stride) {

@@ -201,8 +201,8 @@ void Drafts::let_costly_guess_grow(int n_seqs, int n_rows) {
   for (int n = 1; n <= kMaxDrafts; ++n) least_gains_[static_cast<size_t>(n) - 1] = draft_lengths_.least_gain(n_rows, n);
   const Sequence& sequence = *offering_[0];
   if (!sequence.request.proposer->is_costly() || (sequence.is_trial && !sequence.trial_can_pay)) return;
-  const int most = std::min(draft_lengths_.most_drafts(n_rows), room_for_drafts(sequence));
-  offers_[0].n_chosen = std::max(offers_[0].n_chosen, most);
+  const int max_drafts = std::min(draft_lengths_.most_drafts(n_rows), room_for_drafts(sequence));
+  offers_[0].n_chosen = std::max(offers_[0].n_chosen, max_drafts);
 }
 
 // If a costly proposer's drafts do not pay, it is tried again after next_trial tokens, because the text may have become

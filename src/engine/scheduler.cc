@@ -67,7 +67,8 @@ void Scheduler::add(Sequence* sequence) {
   sequence->pools.resize(limits_.pools.size());
   const RequestSource& source = sequence->request.source;
   std::string salt = sequence->request.cache_salt;
-  if (source.n_rows > 0) salt += fmt::format("\0{:x} {:x} {}", source.digest[0], source.digest[1], source.n_rows);
+  if (source.n_rows > 0)  // the zero is no part of the format, which would end there
+    salt += '\0' + fmt::format("{:x} {:x} {}", source.digest[0], source.digest[1], source.n_rows);
   sequence->root = sequence->chain = root_key(salt);
   if (sequence->request.publishes_prefix) cache_.announce(sequence->root);
   sequence->rank = rank_of(*sequence);
@@ -186,13 +187,12 @@ int Scheduler::most_decodes() const {
 }
 
 void Scheduler::plan_decodes() {
-  const int most = most_decodes();
+  const int max_decodes = most_decodes();
   for (size_t i = 0; i < running_.size();) {
     Sequence& sequence = *running_[i];
     const bool waits = !sequence.is_ready() || (limits_.n_stages > 1 && sequence.n_unseen > 0);
-    const bool decodes =
-        sequence.n_todo() == 1 && !sequence.done_when_seen() && !waits && budget() > 0 && step_->n_decodes < most &&
-        has_room_for_source(sequence);
+    const bool decodes = sequence.n_todo() == 1 && !sequence.done_when_seen() && !waits && budget() > 0 &&
+                         step_->n_decodes < max_decodes && has_room_for_source(sequence);
     // The sequences planned so far are senior to this one, so the most junior sequence is this one or a later one. If
     // only this sequence runs, it waits for the step in flight. That step's end releases blocks before the window or
     // blocks of a finished sequence.

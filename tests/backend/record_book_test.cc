@@ -62,15 +62,25 @@ class RecordBooks : public testing::Test {
     work_queue = nullptr;
   }
 
+  void empty_book() {
+    queue_.advance(queue_.launched.size());
+    book_.clear();
+  }
+
   // A step with this key. Returns whether it was replayed.
   bool step(int key, bool recording_fails, bool has_room = true) {
     int n_plain = 0, n_replays = 0;
     book_.step(
-        key, [&] { ++n_plain; },
+        key,
+        [&] {
+          ++n_plain;
+          if (empties_book_) empty_book();
+        },
         [&](const NumberRecord& record) {
           ++n_replays;
           EXPECT_TRUE(queue_.live.contains(record.number()));
           queue_.launched.push_back(record.number());
+          if (empties_book_) empty_book();
         },
         [&] { return has_room; },
         [&] {
@@ -85,6 +95,7 @@ class RecordBooks : public testing::Test {
   WorkQueue queue_;
   RecordBook<int, NumberRecord, QueueMark> book_{[] { return QueueMark(); }};
   std::map<int, int> n_attempts_;
+  bool empties_book_ = false;  // a step moves memory, so all records are dropped
 };
 
 TEST_F(RecordBooks, AStepIsReplayedFromTheSecondTimeOn) {
@@ -94,6 +105,19 @@ TEST_F(RecordBooks, AStepIsReplayedFromTheSecondTimeOn) {
   EXPECT_FALSE(step(2, false));
   EXPECT_TRUE(step(2, false));
   EXPECT_EQ(n_attempts_, (std::map<int, int>{{1, 1}, {2, 1}}));
+}
+
+TEST_F(RecordBooks, AStepMayEmptyTheBook) {
+  const CapturedLog log;
+  step(1, true);
+  step(2, false);
+  empties_book_ = true;
+  EXPECT_FALSE(step(1, false));
+  EXPECT_FALSE(step(3, false));
+  book_.mark_stale();
+  EXPECT_TRUE(step(3, false));
+  EXPECT_TRUE(step(3, false)) << "a new record was made";
+  EXPECT_FALSE(step(3, false));
 }
 
 TEST_F(RecordBooks, AFailedRecordingCostsOnlyTheRecord) {
@@ -133,7 +157,9 @@ TEST_F(RecordBooks, ReplacedRecordsAreFreedWhenTheirStepsHaveEnded) {
     if (draw(10) == 0) queue_.advance(queue_.launched.size());
     const bool all_had_ended = queue_.n_done == queue_.launched.size();
     EXPECT_EQ(step(key, fails), recorded.contains(key));
-    if (all_had_ended) EXPECT_LE(book_.n_retired(), 1) << "more than this step has replaced";
+    if (all_had_ended) {
+      EXPECT_LE(book_.n_retired(), 1) << "more than this step has replaced";
+    }
     if (!known) (fails ? failed : recorded).insert(key);
     EXPECT_EQ(queue_.live.size(), recorded.size() + book_.n_retired());
     if (draw(3) == 0) book_.mark_stale();

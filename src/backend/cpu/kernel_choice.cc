@@ -22,11 +22,11 @@ using Times = std::array<double, kRowClasses>;
 Times times_of(const Kernels& kernels, const Weight& host, Packing packing) {
   ThreadPool pool(1);
   const PackedWeight w = pack_weight(host, kernels, pool, packing);
-  const int most = kMeasuredRows[kRowClasses - 1];
-  std::vector<float> x(most * kIn), y(most * kOut);
+  const int max_rows = kMeasuredRows[kRowClasses - 1];
+  std::vector<float> x(max_rows * kIn), y(max_rows * kOut);
   for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 17) - 8;
   const auto act_bytes = [](const ActLayout& layout) { return act_token_bytes(layout, kIn); };
-  std::vector<uint8_t> act(most * std::max({act_bytes(w.activations), act_bytes(w.few_activations),
+  std::vector<uint8_t> act(max_rows * std::max({act_bytes(w.activations), act_bytes(w.few_activations),
                                             act_bytes(w.many_activations)}));
   Times times{};
   for (int i = 0; i < kRowClasses; ++i) {

@@ -51,12 +51,12 @@ class RefKv : public KvCache {
 // Rounds a group to bytes times a scale, with the largest element at 127. A NaN or an infinity makes the whole group
 // NaN.
 void round_to_bytes(const float* x, float* y, int64_t n) {
-  float most = 0, none = 0;
+  float amax = 0, none = 0;
   for (int64_t i = 0; i < n; ++i) {
-    most = std::max(most, std::abs(x[i]));
+    amax = std::max(amax, std::abs(x[i]));
     none += x[i] * 0.0f;
   }
-  const float scale = float_from_f16(f16_from_float(most / 127.0f + none)), inverse = most > 0 ? 127.0f / most : 0.0f;
+  const float scale = float_from_f16(f16_from_float(amax / 127.0f + none)), inverse = amax > 0 ? 127.0f / amax : 0.0f;
   for (int64_t i = 0; i < n; ++i) {
     const auto product =
         std::bit_cast<float>(std::bit_cast<uint32_t>(x[i] * inverse) & ~1u);  // as the kernels of the cpu backend round

@@ -114,20 +114,20 @@ int DraftLengths::most_drafts(int n_rows) const {
     return least_improvement_ * share_of_time() * even_[at].least() < number_of(at) * plain;
   };
   const double all = max_drafts_ + n_rows;
-  double most = most_rows(1), best = std::numeric_limits<double>::infinity();  // best: least seconds for a row
+  double max_rows = most_rows(1), best = std::numeric_limits<double>::infinity();  // best: least seconds for a row
   double before_cliff = all;  // the cliff: the least number that is not worth its time, beyond all that are
   for (size_t at = bucket_of(n_rows) + 1; at < even_.size(); ++at) {
     if (!is_recent(even_[at])) continue;
     const double of_row = even_[at].least() / number_of(at);
     if (can_pay(at) && of_row < kSlightlyMore * best) {
-      most = std::max(most, 2 * number_of(at));
+      max_rows = std::max(max_rows, 2 * number_of(at));
       before_cliff = all;
       best = std::min(best, of_row);
     } else if (is_known(even_[at])) {
       before_cliff = std::min(before_cliff, number_of(at) - 1);
     }
   }
-  return static_cast<int>(std::max(0.0, std::min(most, before_cliff) - n_rows));
+  return static_cast<int>(std::max(0.0, std::min(max_rows, before_cliff) - n_rows));
 }
 
 // Whether the next step should run without drafts, to measure its time. The first measurements are often too long, for
@@ -198,7 +198,7 @@ void DraftLengths::choose(std::span<DraftOffer> offers, int n_seqs, int n_rows) 
     for (int i = 0; i < offer.n; ++i) order_.emplace_back(offer.gains[i], &offer);
   }
   if (std::ranges::none_of(offers, may_pay) || !plain || (n_rows == n_seqs && is_due(n_seqs))) return;
-  const double most = std::min<double>(max_drafts_, most_rows(n_seqs) - n_rows);
+  const double max_drafts = std::min<double>(max_drafts_, most_rows(n_seqs) - n_rows);
   double best = least_improvement_ * n_seqs / *plain;
   const auto is_best = [&](double n_tokens, int n_drafts, bool is_even) {
     const double rate = n_tokens / *seconds_of({n_seqs, n_rows + n_drafts, is_even});
@@ -206,7 +206,7 @@ void DraftLengths::choose(std::span<DraftOffer> offers, int n_seqs, int n_rows) 
   };
   double n_tokens = n_seqs;
   int best_of_each = 0;
-  for (int n = 1; n <= n_of_each && n * n_seqs <= most; ++n) {
+  for (int n = 1; n <= n_of_each && n * n_seqs <= max_drafts; ++n) {
     for (const DraftOffer& offer : offers) n_tokens += offer.gains[n - 1];
     if (is_best(n_tokens, n * n_seqs, true)) best_of_each = n;
   }
@@ -215,7 +215,7 @@ void DraftLengths::choose(std::span<DraftOffer> offers, int n_seqs, int n_rows) 
   std::ranges::sort(order_, [](const auto& a, const auto& b) { return a.first > b.first; });
   n_tokens = n_seqs;
   int best_of_all = 0, longest = 0;
-  for (int n = 1; n <= static_cast<int>(order_.size()) && n <= most; ++n) {
+  for (int n = 1; n <= static_cast<int>(order_.size()) && n <= max_drafts; ++n) {
     const auto& [gain, offer] = order_[n - 1];
     n_tokens += gain;
     longest = std::max(longest, ++offer->n_chosen);

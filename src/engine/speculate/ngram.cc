@@ -70,10 +70,10 @@ NgramProposer::Match NgramProposer::longest_match() const {
 }
 
 int NgramProposer::match_length(int32_t place) const {
-  const int most = std::min(place, kLongest);
+  const int max_length = std::min(place, kLongest);
   const auto at = text_.rbegin();
   int length = 0;
-  while (length < most && text_[place - 1 - length] == at[length] && at[length] != kSeparator) ++length;
+  while (length < max_length && text_[place - 1 - length] == at[length] && at[length] != kSeparator) ++length;
   return length;
 }
 

@@ -74,10 +74,10 @@ Enum named(const Json& value) {
   throw value.error("'{}' is not known: expected one of {}", printable(value.string(), kMaxNameBytes), known);
 }
 
-const char* text_of(const Json& value, size_t most, AddedArch& row) {
+const char* text_of(const Json& value, size_t max_bytes, AddedArch& row) {
   const std::string_view text = value.string();
-  if (text.empty() || text.size() > most || text.find('\0') != text.npos)
-    throw value.error("has {} bytes: expected 1 to {}", text.size(), most);
+  if (text.empty() || text.size() > max_bytes || text.find('\0') != text.npos)
+    throw value.error("has {} bytes: expected 1 to {}", text.size(), max_bytes);
   return row.texts.emplace_back(text).c_str();
 }
 

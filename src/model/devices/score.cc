@@ -21,12 +21,12 @@ bool may_reuse(const KvPool& pool, const RunnerInfo& info, int n_blocks) {
 
 // The most tokens of each of n_seqs sequences: the context, or the sequence's share of a pool if it is smaller.
 int64_t capacity(const RunnerInfo& info, int n_seqs) {
-  int64_t most = info.n_ctx;
+  int64_t max_tokens = info.n_ctx;
   for (const KvPool& pool : info.pools) {
     const int n_blocks = share_of(pool, info, n_seqs);
-    if (!may_reuse(pool, info, n_blocks)) most = std::min(most, int64_t{n_blocks} * info.block_size);
+    if (!may_reuse(pool, info, n_blocks)) max_tokens = std::min(max_tokens, int64_t{n_blocks} * info.block_size);
   }
-  return most;
+  return max_tokens;
 }
 
 void check_length(const RunnerInfo& info, int n_seqs, int64_t length) {

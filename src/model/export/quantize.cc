@@ -121,9 +121,9 @@ class Writer {
 
   // general.file_type is the mix's number; without a mix, the number of the type with the most bytes.
   void write_keys(GgufWriter& writer) const {
-    const auto most =
+    const auto largest =
         std::max_element(bytes_of_.begin(), bytes_of_.end(), [](auto& a, auto& b) { return a.second < b.second; });
-    if (const auto type = options_.mix ? std::optional(options_.mix->file_type) : file_type_of(most->first))
+    if (const auto type = options_.mix ? std::optional(options_.mix->file_type) : file_type_of(largest->first))
       writer.set("general.file_type", *type);
     writer.set("general.quantization_version", kQuantizationVersion);
     if (!options_.importance) return;
@@ -210,9 +210,9 @@ class Writer {
 
   // The first value that is not finite or does not fit the target.
   static std::optional<float> bad_value(const std::vector<float>& values, Format target) {
-    const float most = is_wide(target) ? std::numeric_limits<float>::max() : kLargestF16;
+    const float max_size = is_wide(target) ? std::numeric_limits<float>::max() : kLargestF16;
     for (const float value : values)
-      if (!(std::fabs(value) <= most)) return value;
+      if (!(std::fabs(value) <= max_size)) return value;
     return std::nullopt;
   }
 

@@ -38,9 +38,9 @@ void encode(Format format, const float* x, uint8_t* row, int64_t n) {
 // The first number of a row that the format cannot hold.
 const float* bad_number(const std::vector<float>& row, Format format) {
   const bool has_f32_scale = format == Format::F32 || format == Format::BF16 || format == Format::F8_E4M3;
-  const float most = has_f32_scale ? std::numeric_limits<float>::max() : kLargestF16;
+  const float max_size = has_f32_scale ? std::numeric_limits<float>::max() : kLargestF16;
   for (const float& x : row)
-    if (!(std::fabs(x) <= most)) return &x;
+    if (!(std::fabs(x) <= max_size)) return &x;
   return nullptr;
 }
 

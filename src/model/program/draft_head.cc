@@ -170,9 +170,9 @@ void DraftHead::follow(const Batch& batch, std::span<const int32_t> next_tokens)
     if (int32_t& token = waiting_[n_known_].token; token < 0) token = kLost;  // its step failed
   n_started_ = 0;
   if (starts_early(batch)) return start_early(batch);
-  const int most = static_cast<int>(waiting_hidden_.rows);
-  const bool waits = n <= std::min(most / 2, kMaxWaitingOfStep);
-  if (waits && n_waiting_rows() + n > most) make_room(n);
+  const int max_rows = static_cast<int>(waiting_hidden_.rows);
+  const bool waits = n <= std::min(max_rows / 2, kMaxWaitingOfStep);
+  if (waits && n_waiting_rows() + n > max_rows) make_room(n);
   const std::span<const int32_t> table = first_table(batch);
   table_.assign(table.begin(), table.end());
   table_width_ = batch.max_blocks;

@@ -221,8 +221,8 @@ void Embedder::load(const EmbedOptions& options, const LoadProgress& progress) {
   const int n_ctx = config.n_ctx_train;
   if (options.n_ctx > n_ctx)
     throw UsageError("a context of {} tokens is longer than the model's maximum of {}", options.n_ctx, n_ctx);
-  const int most = std::min({n_ctx, facts_.max_tokens.value_or(n_ctx), kMaxDefaultTokens});
-  max_tokens_ = options.n_ctx > 0 ? options.n_ctx : most;
+  const int default_tokens = std::min({n_ctx, facts_.max_tokens.value_or(n_ctx), kMaxDefaultTokens});
+  max_tokens_ = options.n_ctx > 0 ? options.n_ctx : default_tokens;
   // Causal models compute a longer text in chunks. In other models, each token sees all tokens of its text.
   max_batch_tokens_ = config.bidirectional ? std::max(options.max_batch_tokens, max_tokens_) : options.max_batch_tokens;
   tokenizer_ = checkpoint_->tokenizer();
@@ -304,8 +304,8 @@ void Embedder::check(std::span<const std::vector<int32_t>> texts) const {
   }
 }
 
-std::vector<int32_t> Embedder::cut(std::vector<int32_t> tokens, std::optional<int> most) const {
-  const auto n_kept = static_cast<size_t>(most.value_or(max_tokens_));
+std::vector<int32_t> Embedder::cut(std::vector<int32_t> tokens, std::optional<int> n_max) const {
+  const auto n_kept = static_cast<size_t>(n_max.value_or(max_tokens_));
   if (tokens.size() <= n_kept) return tokens;
   const int32_t last = tokens.back();
   tokens.resize(n_kept);
@@ -356,17 +356,17 @@ std::vector<int32_t> Embedder::prompt(std::string_view query, std::string_view d
 }
 
 Embedder::Pair Embedder::pair(std::string_view query, std::string_view document, std::optional<int> limit) const {
-  const size_t most = limit ? static_cast<size_t>(*limit) : std::numeric_limits<size_t>::max();
+  const size_t n_max = limit ? static_cast<size_t>(*limit) : std::numeric_limits<size_t>::max();
   Pair pair;
   if (!classifier_.prompt) {
     size_t n_first = 0;
-    pair.tokens = tokenizer_->encode_pair(query, document, most, n_first);
+    pair.tokens = tokenizer_->encode_pair(query, document, n_max, n_first);
     if (tokenizer_->marks_second()) pair.second = static_cast<int>(n_first);
     return pair;
   }
   pair.tokens = prompt(query, document);
-  while (pair.tokens.size() > most && !document.empty()) {  // the prompt around the document stays whole
-    size_t n = document.size() * most / pair.tokens.size();
+  while (pair.tokens.size() > n_max && !document.empty()) {  // the prompt around the document stays whole
+    size_t n = document.size() * n_max / pair.tokens.size();
     while (n > 0 && (static_cast<uint8_t>(document[n]) & 0xC0) == 0x80) --n;
     document = document.substr(0, n);
     pair.tokens = prompt(query, document);
@@ -407,11 +407,11 @@ std::vector<float> Embedder::score(std::span<const Pair> pairs) {
 // Runs the inputs in as few batches as possible.
 std::vector<float> Embedder::run_all(std::span<const Input> inputs) {
   const std::lock_guard lock(mutex_);
-  const auto most = static_cast<size_t>(max_batch_tokens_);
+  const auto n_max = static_cast<size_t>(max_batch_tokens_);
   std::vector<float> out;
   for (size_t begin = 0; begin < inputs.size();) {
     size_t end = begin, n_tokens = 0;
-    while (end < inputs.size() && end - begin < kMaxSeqs && n_tokens + inputs[end].tokens.size() <= most)
+    while (end < inputs.size() && end - begin < kMaxSeqs && n_tokens + inputs[end].tokens.size() <= n_max)
       n_tokens += inputs[end++].tokens.size();
     if (end == begin) ++end;  // a text that is longer than a batch
     const auto some = inputs.subspan(begin, end - begin);
@@ -425,10 +425,10 @@ std::vector<float> Embedder::run_all(std::span<const Input> inputs) {
 
 // The result for one text, whose chunks are computed one after another. The device pools each chunk.
 std::vector<float> Embedder::run_in_chunks(const Input& input) {
-  const auto n = input.tokens.size(), most = static_cast<size_t>(max_batch_tokens_);
+  const auto n = input.tokens.size(), n_max = static_cast<size_t>(max_batch_tokens_);
   std::vector<float> out;
-  for (size_t begin = 0; begin < n; begin += most) {
-    const Input chunk{input.tokens.subspan(begin, std::min(most, n - begin))};
+  for (size_t begin = 0; begin < n; begin += n_max) {
+    const Input chunk{input.tokens.subspan(begin, std::min(n_max, n - begin))};
     const std::vector<float> rows = run({&chunk, 1}, static_cast<int>(begin));
     if (!pool_.pools) {
       out.insert(out.end(), rows.begin(), rows.end());

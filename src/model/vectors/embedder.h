@@ -77,13 +77,13 @@ class Embedder {
   };
   Scores score(std::string_view query, std::span<const std::string> documents, bool truncate = false);
   // The same in two steps, for callers that score pairs of several queries at once. pair() makes the model's input, cut
-  // to `most` tokens; the tokens that the model adds are never cut. score() scores the pairs. Throws Error naming the
+  // to `n_max` tokens; the tokens that the model adds are never cut. score() scores the pairs. Throws Error naming the
   // pair if a pair has no tokens or more than max_tokens().
   struct Pair {
     std::vector<int32_t> tokens;
     int second = -1;  // index of the document's first token, for models that mark the second text; otherwise -1
   };
-  Pair pair(std::string_view query, std::string_view document, std::optional<int> most) const;
+  Pair pair(std::string_view query, std::string_view document, std::optional<int> n_max) const;
   std::vector<float> score(std::span<const Pair> pairs);
   bool ranks() const { return pooling_ == "rank"; }
 
@@ -97,8 +97,8 @@ class Embedder {
   int max_batch_tokens() const { return max_batch_tokens_; }  // of the texts that are computed together
   // A number that changes while texts are computed, for a watchdog. Any thread may call this function at any time.
   uint64_t progress() const;
-  // Keeps the first max_tokens() tokens, or the first `most`; a final token that the model requires is kept.
-  std::vector<int32_t> cut(std::vector<int32_t> tokens, std::optional<int> most = std::nullopt) const;
+  // Keeps the first max_tokens() tokens, or the first `n_max`; a final token that the model requires is kept.
+  std::vector<int32_t> cut(std::vector<int32_t> tokens, std::optional<int> n_max = std::nullopt) const;
 
  private:
   struct Model;

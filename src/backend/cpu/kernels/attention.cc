@@ -356,9 +356,9 @@ INLINE void write_group(const float* x, int n, int8_t* codes, int code_step, uin
     top = max(abs(v), top);
     none += v * 0.0f;
   }
-  const float most = largest(top), inverse = most > 0 ? 127.0f / most : 0.0f;
+  const float amax = largest(top), inverse = amax > 0 ? 127.0f / amax : 0.0f;
   uint16_t half[W];
-  store_f16(half, all(most / 127.0f + sum(none)));
+  store_f16(half, all(amax / 127.0f + sum(none)));
   *scale = half[0];
   for (int i = 0; i < n; i += W) {
     // Dropping the last bit keeps compilers from merging the product's rounding and the rounding to an integer into

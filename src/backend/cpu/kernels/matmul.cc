@@ -16,8 +16,8 @@ INLINE void pack_group_int16(const float* x, int m, int m_count, const ActLayout
     v[i] = load(x + i * W);
     top = larger_size(abs(v[i]), top);
   }
-  const float most = largest_size(top), limit = (float)layout.int16_limit;
-  const float inverse = most > 1e-30f ? limit / most : 0.0f, scale = most / limit;
+  const float amax = largest_size(top), limit = (float)layout.int16_limit;
+  const float inverse = amax > 1e-30f ? limit / amax : 0.0f, scale = amax / limit;
   I total = {};
   int16_t numbers[kGroup];
   for (int i = 0; i < GV; ++i) {
@@ -125,8 +125,8 @@ constexpr int64_t kPartUnit = kGroup * kSuperGroups;                    // k of 
 INLINE int parts_of(const MatmulJob& job, const PanelRange& r) {
   const int64_t bytes = (job.tiling.n_tokens + job.tiling.n_tiles - 1) / job.tiling.n_tiles * job.act_token_bytes;
   if (r.tile_end - r.tile_begin == 1 || bytes < kLongTileBytes || job.n_in % kPartUnit != 0) return 1;
-  const int64_t n = (bytes + kPartBytes - 1) / kPartBytes, most = job.n_in / kPartUnit;
-  return (int)(n < most ? n : most);
+  const int64_t n = (bytes + kPartBytes - 1) / kPartBytes, max_parts = job.n_in / kPartUnit;
+  return (int)(n < max_parts ? n : max_parts);
 }
 
 // Calls f(panel, first token, tokens of the tile, part) for each tile of the range.

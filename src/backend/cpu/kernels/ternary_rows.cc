@@ -99,7 +99,7 @@ void dot_rows(const uint8_t* panel, const uint8_t* act, int64_t n_in, float* out
 void pack_block(const float* x, Act& act) {
   F top = {};
   for (int i = 0; i < kBlock; i += W) top = larger_size(abs(load(x + i)), top);
-  const float most = largest_size(top), inverse = most > 1e-30f ? (float)kInt16Activation / most : 0.0f;
+  const float amax = largest_size(top), inverse = amax > 1e-30f ? (float)kInt16Activation / amax : 0.0f;
   int32_t a[kBlock];
   I total = {};
   for (int i = 0; i < kBlock; i += W) {
@@ -108,7 +108,7 @@ void pack_block(const float* x, Act& act) {
     __builtin_memcpy(a + i, &rounded, sizeof(rounded));
   }
   memset(&act, 0, sizeof(act));
-  act.scale = most / (float)kInt16Activation;
+  act.scale = amax / (float)kInt16Activation;
   act.start[0] = -sum(total);
   for (int vector = 0; vector < kVectors - 1; ++vector) {
     const int digit = vector % kDigits, step = kChunkOf[vector / kDigits].step;

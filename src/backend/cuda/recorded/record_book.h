@@ -39,13 +39,14 @@ class RecordBook {
   void step(const Key& key, RunPlainly&& run_plainly, Replay&& replay, HasRoom&& has_room, Make&& make) {
     free_ended();
     const auto found = entries_.find(key);
-    if (found == entries_.end() || !found->second.record) {
-      run_plainly();
-      if (found == entries_.end() && has_room()) record(key, make);
-      return;
+    const bool is_known = found != entries_.end(), is_stale = is_known && found->second.is_stale;
+    if (is_known && found->second.record) {
+      replay(*found->second.record);
+      if (is_stale) record(key, make);
+    } else {
+      run_plainly();  // it may move memory, and then the book is empty
+      if (!is_known && has_room()) record(key, make);
     }
-    replay(*found->second.record);
-    if (found->second.is_stale) record(key, make);
   }
 
   // Returns false if make() fails. Throws only DeviceLost.
