@@ -317,6 +317,35 @@ std::vector<MemoryPlan> plans_that_fit(const Config& config, const WeightBytes& 
   return plans_that_fit(config, Split(config), {&device, 1}, options);
 }
 
+DevicePlan plan_texts(const Config& config, const DeviceMemory& device, const StepLimits& limits) {
+  const Backend& backend = *device.backend;
+  const DType type = backend.act_dtype() == DType::kF32 ? DType::kF32 : DType::kF16;
+  DevicePlan plan{.name = device.name,
+                  .kv = kv_shapes(config, {}, kTextBlockSize, type),
+                  .states = {},
+                  .weight_bytes = device.weights.total(),
+                  .borrowed_bytes = device.weights.borrowed,
+                  .available_bytes = device.available};
+  for (KvShape& shape : plan.kv) {
+    shape.table = 0;  // all caches have the same blocks
+    if (config.bidirectional) shape.n_layers = 1;
+    shape.n_blocks = std::max(limits.max_tokens, limits.max_kv_len) / kTextBlockSize + limits.max_seqs;
+    plan.kv_bytes += backend.kv_bytes(shape);
+  }
+  Program program = decoder_layers(config, {}, {}, nullptr, limits.max_kv_len);
+  Buffers buffers(backend.act_dtype(), limits);
+  program.lay_out(buffers);
+  plan.activation_bytes = buffers.bytes() + backend.scratch_bytes(buffers.limits());
+  if (plan.total_bytes() > plan.available_bytes)
+    throw MemoryError(
+        "the model needs {} ({} for weights, {} for texts of up to {} tokens), but {} has only {} free: use a smaller "
+        "quantization, or shorter texts",
+        human_bytes(plan.total_bytes()), human_bytes(plan.weight_bytes),
+        human_bytes(plan.kv_bytes + plan.activation_bytes), limits.max_kv_len,
+        plan.name.empty() ? "the device" : plan.name, human_bytes(plan.available_bytes));
+  return plan;
+}
+
 size_t step_bytes(const Config& c, const StepLimits& limits, const Backend* backend, const Split& split, int device) {
   Program program = device_part(c, {}, {}, nullptr, limits.max_kv_len, split, device).program;
   Buffers buffers(backend != nullptr ? backend->act_dtype() : DType::kF32, limits);

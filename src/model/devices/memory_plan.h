@@ -94,6 +94,12 @@ MemoryPlan plan_memory(const Config& config, const Split& split, std::span<const
 MemoryPlan plan_memory(const Config& config, const WeightBytes& weights, size_t available_bytes,
                        const RunnerOptions& options, const Backend* backend = nullptr);
 
+inline constexpr int kTextBlockSize = 16;  // tokens of a KV block for texts
+
+// The plan of a model that reads texts within these limits and keeps nothing of them: its caches hold the tokens of one
+// step. Throws MemoryError if the model does not fit.
+DevicePlan plan_texts(const Config& config, const DeviceMemory& device, const StepLimits& limits);
+
 // Plans for 1, 2, 4 ... sequences at once, until not even a short context fits. Each plan has the longest context that
 // every sequence may fill, up to the model's own. Empty if the weights do not fit. Leaves a twentieth of available
 // memory free, but not on devices with Take::kAll.

@@ -138,10 +138,9 @@ void Ranks::open_device(const std::string& name, const RunnerOptions& options) {
   const auto& of_devices = parallel_.of_devices;
   const size_t i = devices_.size() - 1;
   const auto& ranks = i < of_devices.size() ? of_devices[i] : communicator_;
-  device.backend = make_backend(options, name, config_.share || has_remote_stages() ? ranks : nullptr);
+  device.take(make_backend(options, name, config_.share || has_remote_stages() ? ranks : nullptr));
   device.name = name == "auto" ? device.backend->name() : name;
   if (is_known) device.name += fmt::format(" ({})", devices_.size());  // only the CPU may be listed twice
-  device.taken_before = device.backend->allocated_bytes(), device.free_before = device.backend->available_bytes();
 }
 
 // Opens the devices that the options name, and the CPU if it runs the rest of the model. CPU devices share the cores,
@@ -365,14 +364,8 @@ void Ranks::make_programs() {
   for (size_t i = 0; i < devices_.size(); ++i) {
     Device& device = *devices_[i];
     Backend& backend = *device.backend;
-    const DevicePlan& plan = plan_.devices[i];
-    std::vector<KvCache*> caches;
-    for (const KvShape& shape : plan.kv) {
-      device.kv.push_back(shape.n_layers > 0 ? backend.make_kv(shape) : nullptr);
-      caches.push_back(device.kv.back().get());
-    }
-    if (plan.states) device.states = backend.make_states(plan.states);
-    device.part.emplace(device_part(config_, device.weights, {caches, device.states.get()}, &backend,
+    const DecoderCaches caches = device.make_caches(plan_.devices[i]);
+    device.part.emplace(device_part(config_, device.weights, caches, &backend,
                                     plan_.n_ctx, split_, static_cast<int>(i)));
   }
 }
@@ -433,10 +426,7 @@ void Ranks::link_runs() {
 void Ranks::allocate_programs() {
   for (const auto& device : devices_) {
     head_file_ ? allocate_with_head() : device->part->program.allocate(*device->backend, plan_.limits);
-    const size_t free_after = std::min(device->backend->available_bytes(), device->free_before);
-    log_info("{} of {}'s memory are allocated, and no more while it runs; the device has {} less free than before",
-             human_bytes(device->backend->allocated_bytes()), device->name,
-             human_bytes(device->free_before - free_after));
+    device->log_memory();
   }
 }
 

@@ -13,6 +13,7 @@
 #include "backend/backend.h"
 #include "base/trace_file.h"
 #include "model/config/split.h"
+#include "model/devices/device_model.h"
 #include "model/devices/memory_plan.h"
 #include "model/devices/parallel.h"
 #include "model/devices/pipeline.h"
@@ -110,15 +111,7 @@ class Ranks final : public Runner {
   size_t allocated_bytes() const;
 
  private:
-  struct Device {
-    std::string name;  // of the options
-    std::unique_ptr<Backend> backend;
-    size_t taken_before = 0, free_before = 0;  // bytes, before the model is loaded
-    Weights weights;
-    std::vector<std::unique_ptr<KvCache>> kv;  // as kv_caches(); null where the device has no layer of the cache
-    std::unique_ptr<StateCache> states;  // null without recurrent layers
-    std::optional<DevicePart> part;
-  };
+  using Device = DeviceModel;
   // Some blocks of a device's program.
   struct Run {
     Device* device;

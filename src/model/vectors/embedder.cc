@@ -12,16 +12,15 @@
 #include "io/gguf/gguf.h"
 #include "io/huggingface/modules.h"
 #include "model/config/shards.h"
+#include "model/devices/device_model.h"
 #include "model/files/tensor_finder.h"
 #include "model/program/decoder_program.h"
-#include "model/program/kv_caches.h"
 
 namespace ingot {
 namespace {
 
 constexpr int kMaxDefaultTokens = 8192;   // activations are allocated for the longest text
 constexpr int kMaxSeqs = 256;             // in one batch
-constexpr int kBlockSize = 16;            // tokens of a KV block
 
 constexpr std::pair<std::string_view, Pooling> kPoolings[] = {
     {"cls", Pooling::kCls}, {"mean", Pooling::kMean}, {"last", Pooling::kLast}};
@@ -114,36 +113,36 @@ struct Embedder::Model {
   Config config;
   std::unique_ptr<WeightSource> source;        // the backend may read embeddings from its mapping
   std::shared_ptr<Communicator> communicator;  // null: this is the whole model
-  std::unique_ptr<Backend> backend;
-  Weights weights;
-  std::vector<std::unique_ptr<KvCache>> kv;  // all have the same blocks
-  std::optional<Program> program;
+  DeviceModel device;
 
   ~Model() {
-    if (communicator && backend) backend->connect(nullptr);
+    if (communicator && device.backend) device.backend->connect(nullptr);
   }
+  Backend& backend() const { return *device.backend; }
+  const Program& program() const { return device.part->program; }
   void load(const BackendOptions& options, const StepLimits& limits, PoolBlock pool, const LoadProgress& progress);
 };
 
 void Embedder::Model::load(const BackendOptions& options, const StepLimits& limits, PoolBlock pool,
                            const LoadProgress& progress) {
-  backend = create_backend(options);
-  if (communicator) backend->connect(communicator);
-  if (options.copies.empty()) limit_copies(*source, config, *backend, backend->available_bytes());
-  weights = load_weights(*source, config, *backend, progress);
-  const DType type = backend->act_dtype() == DType::kF32 ? DType::kF32 : DType::kF16;
-  DecoderCaches caches;
-  for (KvShape shape : kv_shapes(config, {}, kBlockSize, type)) {
-    shape.table = 0;
-    if (config.bidirectional) shape.n_layers = 1;
-    shape.n_blocks = std::max(limits.max_tokens, limits.max_kv_len) / kBlockSize + limits.max_seqs;
-    kv.push_back(backend->make_kv(shape));
-    caches.kv.push_back(kv.back().get());
-  }
-  program.emplace(decoder_layers(config, weights, caches, backend.get(), limits.max_kv_len));
-  pool.norm = final_norm(config, weights);
-  program->blocks.emplace_back(pool);
-  program->allocate(*backend, limits);
+  device.name = options.device;
+  device.take(create_backend(options));
+  if (communicator) backend().connect(communicator);
+  if (options.copies.empty()) limit_copies(*source, config, backend(), backend().available_bytes());
+  const DevicePlan plan = plan_texts(config,
+                                     {.name = device.name,
+                                      .backend = device.backend.get(),
+                                      .weights = weight_bytes(*source, config, backend()),
+                                      .available = backend().available_bytes()},
+                                     limits);
+  device.weights = load_weights(*source, config, backend(), progress);
+  const DecoderCaches caches = device.make_caches(plan);
+  DevicePart& part = device.part.emplace(
+      DevicePart{decoder_layers(config, device.weights, caches, device.backend.get(), limits.max_kv_len), {}});
+  pool.norm = final_norm(config, device.weights);
+  part.program.blocks.emplace_back(pool);
+  part.program.allocate(backend(), limits);
+  device.log_memory();
 }
 
 // The arrays that a Batch refers to.
@@ -158,7 +157,7 @@ struct Embedder::Step {
     tokens.clear(), positions.clear(), kv_len.clear(), last_rows.clear(), second_rows.clear();
     q_start.assign(1, 0);
     max_blocks = 0;
-    auto n_blocks = [](size_t n) { return static_cast<int>((n + kBlockSize - 1) / kBlockSize); };
+    auto n_blocks = [](size_t n) { return static_cast<int>((n + kTextBlockSize - 1) / kTextBlockSize); };
     const auto before = static_cast<size_t>(n_before);
     for (const Input& text : texts) max_blocks = std::max(max_blocks, n_blocks(before + text.tokens.size()));
     blocks.assign(texts.size() * max_blocks, -1);
@@ -449,19 +448,19 @@ std::vector<float> Embedder::run(std::span<const Input> inputs, int n_before) {
   const Batch batch = step_->fill(inputs, n_before);
   std::vector<float> values;
   on_all_ranks([&](Model& model, int rank) {
-    model.backend->run(*model.program, batch);
-    model.backend->synchronize();
+    model.backend().run(model.program(), batch);
+    model.backend().synchronize();
     if (rank > 0) return;
-    const Tensor rows = model.program->output(batch.n_tokens(), batch.n_seqs(), 0);
+    const Tensor rows = model.program().output(batch.n_tokens(), batch.n_seqs(), 0);
     values.resize(static_cast<size_t>(rows.rows * rows.cols));
-    model.backend->download(values.data(), rows);
+    model.backend().download(values.data(), rows);
   });
   return values;
 }
 
 uint64_t Embedder::progress() const {
   uint64_t sum = 0;
-  for (const auto& model : models_) sum += model->backend->progress();
+  for (const auto& model : models_) sum += model->backend().progress();
   return sum;
 }
 

@@ -4,11 +4,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "backend/planned_gpu.h"
 #include "backend/ref/ref_backend.h"
 #include "backend/wrapped.h"
 #include "base/error.h"
 #include "model/golden_models.h"
+#include "model/devices/device_model.h"
 #include "model/devices/ranks.h"
 #include "model/files/checkpoint.h"
 #include "model/layers/latent_attention.h"
@@ -139,6 +142,33 @@ TEST(MemoryPlan, AWindowIsLessThanAContext) {
     EXPECT_EQ(plans[i].n_ctx, 131072);
     EXPECT_EQ(plans[i].n_blocks(), (1000 + 2 * 512 + 3) << i);
     EXPECT_LT(without[i].n_ctx, 131072);
+  }
+}
+
+// An encoder's plan has the caches of one step. What is allocated is what was planned.
+TEST(MemoryPlan, OfTextsIsWhatAnEncoderTakes) {
+  const StepLimits limits{.max_tokens = 64, .max_seqs = 4, .max_kv_len = 64};
+  const auto checkpoint = Checkpoint::open(std::filesystem::path(INGOT_TEST_DATA) / "encoders" / "bert.gguf");
+  const Config config = checkpoint->config();
+  const auto source = checkpoint->weights();
+  DeviceModel device;
+  device.take(create_backend({.device = "cpu", .n_threads = 1}));
+  const WeightBytes weights = weight_bytes(*source, config, *device.backend);
+  const DevicePlan plan = plan_texts(
+      config, {.name = "cpu", .backend = device.backend.get(), .weights = weights, .available = kMiB << 10}, limits);
+  ASSERT_EQ(plan.kv.size(), 1u);
+  EXPECT_EQ(plan.kv[0].n_layers, 1);  // the layers of a bidirectional model share the pages of one
+  EXPECT_EQ(plan.kv[0].n_blocks, 64 / 16 + 4);
+  device.weights = load_weights(*source, config, *device.backend, nullptr);
+  Program program = decoder_layers(config, device.weights, device.make_caches(plan), device.backend.get(), 64);
+  program.allocate(*device.backend, limits);
+  const auto allocated = static_cast<double>(device.backend->allocated_bytes());
+  EXPECT_NEAR(allocated, static_cast<double>(plan.total_bytes() - plan.borrowed_bytes), 0.02 * allocated);
+  try {
+    plan_texts(config, {.name = "cpu", .backend = device.backend.get(), .weights = weights, .available = 1000}, limits);
+    ADD_FAILURE() << "was accepted";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("for texts of up to 64 tokens), but cpu has only 1000 B free"));
   }
 }
 
