@@ -18,11 +18,11 @@ struct StepCost {
   double host = 10;  // before the device begins
   double late = 0;   // of the host, while the device works
 };
-using DeviceModel = std::function<StepCost(const Batch&)>;
+using StepCosts = std::function<StepCost(const Batch&)>;
 
 class TimedRunner final : public Runner {
  public:
-  TimedRunner(const FakeOptions& options, DeviceModel device) : runner_(options), device_(std::move(device)) {
+  TimedRunner(const FakeOptions& options, StepCosts device) : runner_(options), device_(std::move(device)) {
     fake_time = {};
   }
   const RunnerInfo& info() const override { return runner_.info(); }
@@ -52,7 +52,7 @@ class TimedRunner final : public Runner {
     return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double, std::micro>(us));
   }
   FakeRunner runner_;
-  const DeviceModel device_;
+  const StepCosts device_;
   Clock::time_point done_at_{}, drawn_at_{};
 };
 
@@ -63,7 +63,7 @@ struct Outcome {
 using MakeProposer = std::function<std::shared_ptr<Proposer>(const Request& request, const Expected& expected)>;
 
 // Answers n_requests with n_output tokens each, and checks the tokens. make: null for no drafts.
-inline Outcome run(const FakeOptions& options, const DeviceModel& device, int n_requests, int n_output,
+inline Outcome run(const FakeOptions& options, const StepCosts& device, int n_requests, int n_output,
                    const MakeProposer& make) {
   TimedRunner runner(options, device);
   Engine engine(runner, {.now = [] { return fake_time; }});

@@ -28,6 +28,30 @@ def archive(folder, file, **env):
     return file.read_bytes()
 
 
+def test_every_time_in_a_package_is_that_of_the_commit(tmp_path):
+    """Files that are older than the commit too, and folders and links: rpmbuild would keep their times."""
+    draw = random.Random(SEED)
+    print("seed", SEED)
+    epoch = 1_700_000_000
+    for _ in range(20):
+        folder = tmp_path / f"{draw.randrange(4)}" / f"{draw.randrange(4)}"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{draw.randrange(1 << 30):x}").write_bytes(b"x")
+    (tmp_path / "link").symlink_to("nowhere")
+    for path in tmp_path.rglob("*"):
+        os.utime(path, (epoch + draw.randrange(-(10**8), 10**8),) * 2, follow_symlinks=False)
+    script = SOURCE / "cmake" / "package_times.cmake"
+    subprocess.run(
+        ["cmake", f"-DCPACK_TEMPORARY_DIRECTORY={tmp_path}", "-P", script],
+        check=True,
+        env={**os.environ, "SOURCE_DATE_EPOCH": str(epoch)},
+    )
+    assert {path.lstat().st_mtime for path in tmp_path.rglob("*")} == {epoch}
+    assert "set(CPACK_PRE_BUILD_SCRIPTS ${PROJECT_SOURCE_DIR}/cmake/package_times.cmake)" in (
+        SOURCE / "cmake" / "package.cmake"
+    ).read_text()
+
+
 def test_an_archive_depends_on_content_only(tmp_path):
     draw = random.Random(SEED)
     print("seed", SEED)
