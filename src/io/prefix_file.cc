@@ -42,8 +42,10 @@ void append_text(std::string& out, const std::string& text) {
 
 PrefixFile parse_prefix_file(std::span<const uint8_t> bytes, std::string_view name) {
   Reader reader(bytes, name);
-  if (as_text(reader.take(kMagic.size(), "magic")) != kMagic)
-    reader.fail("magic", "this is not a file of a saved slot");
+  const std::string_view magic = as_text(reader.take(kMagic.size(), "magic"));
+  if (magic != kMagic && magic.starts_with(kMagic.substr(0, kMagic.size() - 1)))
+    reader.fail("magic", "the slot was saved by another version of ingot: save it again");
+  if (magic != kMagic) reader.fail("magic", "this is not a file of a saved slot");
   PrefixFile file;
   file.model = read_text(reader, "model");
   file.layout = read_text(reader, "layout");

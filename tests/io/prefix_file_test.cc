@@ -113,6 +113,7 @@ TEST(PrefixFile, NumbersAreCheckedBehindAValidDigest) {
 
 TEST(PrefixFile, SaysWhatAFileIsNot) {
   EXPECT_THAT(prefix_refusal("GGUF" + std::string(100, '\0')), HasSubstr("this is not a file of a saved slot"));
+  EXPECT_THAT(prefix_refusal("INGOTKV1" + std::string(100, '\0')), HasSubstr("saved by another version of ingot"));
   EXPECT_THAT(prefix_refusal(""), HasSubstr("truncated"));
 }
 
