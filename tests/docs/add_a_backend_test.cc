@@ -13,6 +13,7 @@
 #include "model/files/checkpoint.h"
 #include "model/golden_models.h"
 #include "model/program/decoder_program.h"
+#include "model/program/kv_caches.h"
 
 namespace ingot {
 namespace {
@@ -72,17 +73,18 @@ std::vector<float> decoder_logits(Backend& backend, const Golden& golden, int ch
   const std::unique_ptr<WeightSource> source = gguf_source(file);
   const Weights weights = load_weights(*source, config, backend, nullptr);
   const int n = static_cast<int>(golden.tokens.size()), n_blocks = (n + kBlockSize - 1) / kBlockSize;
-  const auto kv = backend.make_kv({.n_layers = config.n_kv_layers(),
-                                   .n_kv_heads = config.n_kv_heads,
-                                   .head_dim = config.head_dim,
-                                   .block_size = kBlockSize,
-                                   .n_blocks = n_blocks,
-                                   .dtype = DType::kF32,
-                                   .values_are_keys = values_are_keys(config)});
+  std::vector<std::unique_ptr<KvCache>> kv;
+  DecoderCaches caches;
+  for (KvShape cache : kv_shapes(config, {}, kBlockSize, DType::kF32)) {
+    cache.table = 0;  // all caches have the same blocks
+    cache.n_blocks = n_blocks;
+    caches.kv.push_back(kv.emplace_back(backend.make_kv(cache)).get());
+  }
   const StateShape shape = state_shape(config, 2);
   const auto states = shape ? backend.make_states(shape) : nullptr;
   const int n_ctx = n_ctx_of(golden.name) > 0 ? n_ctx_of(golden.name) : config.n_ctx_train;
-  Program program = decoder_layers(config, weights, {{kv.get()}, states.get()}, &backend, n_ctx);
+  caches.states = states.get();
+  Program program = decoder_layers(config, weights, caches, &backend, n_ctx);
   program.blocks.emplace_back(head_block(config, weights));
   program.allocate(backend, limits_of(n, config.n_vocab));
 
