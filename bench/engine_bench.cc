@@ -74,8 +74,12 @@ struct Silent : TokenSink {
 void whole_step(benchmark::State& state) {
   const int n = static_cast<int>(state.range(0));
   FakeOptions options;
-  options.info = {
-      .n_vocab = 1000, .n_ctx = 256, .block_size = 16, .pools = {{.n_blocks = n * 16}}, .max_batch_tokens = 1024, .max_seqs = n};
+  options.info = {.n_vocab = 1000,
+                  .n_ctx = 256,
+                  .block_size = 16,
+                  .pools = {{.n_blocks = n * 16}},
+                  .max_batch_tokens = 1024,
+                  .max_seqs = n};
   FakeRunner runner(options);
   Engine engine(runner, {});
   int64_t n_sent = 0;

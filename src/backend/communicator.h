@@ -1,5 +1,5 @@
-// Communicator: how the ranks of one model exchange data. A rank computes its share of every layer (model/config/shards.h),
-// and an all_reduce adds the shares. All ranks call the same functions in the same order.
+// Communicator: how the ranks of one model exchange data. A rank computes its share of every layer
+// (model/config/shards.h), and an all_reduce adds the shares. All ranks call the same functions in the same order.
 //
 // Implementations: threads of one process (thread_communicator.h), processes started by MPI (cli/mpi). The data is in
 // host memory. GPUs sum in their own memory with NCCL (cuda/nccl.h), and use a communicator to find each other.

@@ -1,5 +1,5 @@
-// Program: the blocks that one device runs, in order, with their buffers. model/program/decoder_program.h builds programs, and
-// Backend::run runs them.
+// Program: the blocks that one device runs, in order, with their buffers. model/program/decoder_program.h builds
+// programs, and Backend::run runs them.
 //
 // All blocks read and write one residual stream x, [n_tokens, dim]. Only the block itself reads its scratch, so all
 // blocks share one scratch buffer.

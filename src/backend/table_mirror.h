@@ -1,6 +1,6 @@
 // TableMirror: a host copy of the block tables that a device holds, so that a step sends only the entries that changed.
-// All rows have the same fixed length in all steps, and each table the same number of rows, so an entry keeps its index. Entries after a sequence's last block
-// are never sent, because no kernel reads them.
+// All rows have the same fixed length in all steps, and each table the same number of rows, so an entry keeps its
+// index. Entries after a sequence's last block are never sent, because no kernel reads them.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -35,8 +35,8 @@ class TableMirror {
   void forget();
 
   // Returns the entries to write to make the device's tables equal to the batch's, each index once, and marks them as
-  // written. The batch has at most n_tables tables of n_rows sequences, each of at most `stride` blocks. The result is valid until the
-  // next call.
+  // written. The batch has at most n_tables tables of n_rows sequences, each of at most `stride` blocks. The result is
+  // valid until the next call.
   std::span<const TableChange> changes_to(const Batch& batch, int block_size, const Padding& padding = {});
 
   int n_rows() const { return n_rows_; }

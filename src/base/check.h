@@ -21,6 +21,12 @@ std::string check_values(const A& a, const B& b) {
   return out.str();
 }
 
+template <class A, class B, class Holds>
+constexpr void check_op(const A& a, const B& b, Holds holds, const char* file, int line, const char* condition) {
+  if (!holds(a, b)) [[unlikely]]
+    check_failed(file, line, condition, check_values(a, b));
+}
+
 }  // namespace ingot::detail
 
 #define CHECK(condition)                                                                     \
@@ -29,14 +35,10 @@ std::string check_values(const A& a, const B& b) {
       ::ingot::detail::check_failed(__FILE__, __LINE__, #condition, "");                     \
   } while (0)
 
-#define INGOT_CHECK_OP(a, op, b)                                                             \
-  do {                                                                                       \
-    const auto& check_a = (a);                                                               \
-    const auto& check_b = (b);                                                               \
-    if (!(check_a op check_b)) [[unlikely]]                                                  \
-      ::ingot::detail::check_failed(__FILE__, __LINE__, #a " " #op " " #b,                   \
-                                    ::ingot::detail::check_values(check_a, check_b));        \
-  } while (0)
+// The call keeps temporaries of both expressions alive. References to their results would not: std::max(f(), g()).
+#define INGOT_CHECK_OP(a, op, b)                                                                             \
+  ::ingot::detail::check_op((a), (b), [](const auto& left, const auto& right) { return left op right; },     \
+                            __FILE__, __LINE__, #a " " #op " " #b)
 
 #define CHECK_EQ(a, b) INGOT_CHECK_OP(a, ==, b)
 #define CHECK_NE(a, b) INGOT_CHECK_OP(a, !=, b)

@@ -94,7 +94,8 @@ int run(int argc, char** argv) {
     return report(ingot::unknown_argument(app).c_str(), 2);
   } catch (const CLI::ParseError& e) {
     const std::string command = app.get_subcommands().empty() ? "" : app.get_subcommands().front()->get_name() + " ";
-    return report(fmt::format("{}; see ingot {}--help", ingot::with_flag_name(app, args, e.what()), command).c_str(), 2);
+    return report(fmt::format("{}; see ingot {}--help", ingot::with_flag_name(app, args, e.what()), command).c_str(),
+                  2);
   } catch (const ingot::UsageError& e) {
     return report(ingot::with_flag_name(app, args, e.what()).c_str(), 2);
   } catch (const ingot::DeviceLost& e) {

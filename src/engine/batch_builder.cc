@@ -141,8 +141,8 @@ void BatchBuilder::fill_embeddings(const Step& step) {
   batch_.embedding_rows = embedding_rows_;
 }
 
-// Text moves on by one place a token, on all axes. An image has a place on each axis for each row, and the text after the
-// image continues after its last place. So the array is needed only if a sequence has such rows.
+// Text moves on by one place a token, on all axes. An image has a place on each axis for each row, and the text after
+// the image continues after its last place. So the array is needed only if a sequence has such rows.
 void BatchBuilder::fill_rope_positions(const Step& step) {
   rope_positions_.clear();
   const auto has_places = [](const StepItem& item) {

@@ -1,5 +1,5 @@
-// Drafts: tokens that a step verifies. This class turns the guesses of proposers into drafts of the next step, chooses how
-// many of them pay (speculate/draft_lengths.h), and compares drafts with sampled tokens. Only the engine's stepping
+// Drafts: tokens that a step verifies. This class turns the guesses of proposers into drafts of the next step, chooses
+// how many of them pay (speculate/draft_lengths.h), and compares drafts with sampled tokens. Only the engine's stepping
 // thread uses it.
 #pragma once
 #include <array>

@@ -135,8 +135,8 @@ class Engine {
   const RunnerInfo& info() const { return runner_.info(); }
 
   // Any thread may call these functions too. The engine does the work before the next step, so a call should copy about
-  // a piece (blocks_of_piece). The futures throw Error if the call fails, and std::future_error if the engine has ended.
-  // The arguments of a call must live until its future is ready.
+  // a piece (blocks_of_piece). The futures throw Error if the call fails, and std::future_error if the engine has
+  // ended. The arguments of a call must live until its future is ready.
   //
   // To save a history: find_prefix says what the cache has of it, read_prefix reads full blocks of a pool from the
   // first-th on, and drop_prefix ends the copy. To restore one: hold_prefix takes blocks, write_prefix fills them

@@ -40,8 +40,8 @@ struct CacheKey {
   bool operator==(const CacheKey&) const = default;
 };
 
-// The first block that the token at `position` attends to, with a window of that many tokens (0: all). This block is always full, so kernels may read this block in
-// place of earlier blocks, which may be released already (BatchBuilder).
+// The first block that the token at `position` attends to, with a window of that many tokens (0: all). This block is
+// always full, so kernels may read this block in place of earlier blocks, which may be released already (BatchBuilder).
 int first_block_seen(int position, int window, int block_size);
 
 // The number of blocks of a pool with this window that is enough for a sequence of any length. The blocks are those
@@ -99,9 +99,9 @@ class PrefixCache {
   // Finds the longest chain from root that is a prefix of tokens.
   void find(const CacheKey& root, const CacheTokens& tokens, CacheMatch& match) const;
 
-  // Records that `blocks`, one of each pool (-1: none), hold these tokens after parent. For full blocks, returns the key
-  // that continues the chain. If another block has the same parent and tokens, returns the key of that block, and does
-  // not index a block where the index has one already.
+  // Records that `blocks`, one of each pool (-1: none), hold these tokens after parent. For full blocks, returns the
+  // key that continues the chain. If another block has the same parent and tokens, returns the key of that block, and
+  // does not index a block where the index has one already.
   CacheKey insert(const CacheKey& parent, const CacheTokens& tokens, std::span<const int32_t> blocks);
   // With blocks of the first pool. erase and lose do nothing if the block is not indexed.
   CacheKey insert(const CacheKey& parent, const CacheTokens& tokens, int32_t block) {

@@ -31,8 +31,8 @@ struct PrefixLayout {
   int n_vocab = 0;
 };
 
-// Blocks of the cache while a history is saved or restored. If the requests need the blocks meanwhile, they get them, and
-// the copy fails. Only the stepping thread uses this object.
+// Blocks of the cache while a history is saved or restored. If the requests need the blocks meanwhile, they get them,
+// and the copy fails. Only the stepping thread uses this object.
 struct HeldBlocks {
   CacheKey root;
   std::vector<int32_t> tokens;

@@ -44,7 +44,8 @@ Scheduler::Scheduler(const SchedulerLimits& limits)
   pools_.reserve(limits.pools.size());
   for (int pool = 0; pool < n_pools(); ++pool) {
     const KvPool& shape = limits.pools[static_cast<size_t>(pool)];
-    CHECK(shape.n_blocks > 0 && (limits.pools[0].window == 0 || (shape.window > 0 && shape.window <= limits.pools[0].window)));
+    CHECK(shape.n_blocks > 0 &&
+          (limits.pools[0].window == 0 || (shape.window > 0 && shape.window <= limits.pools[0].window)));
     pools_.emplace_back(shape.n_blocks, [this, pool](int32_t block) {
       forget_match(pool, block);
       cache_.lose(block, pool);
@@ -115,7 +116,8 @@ void Scheduler::release(Sequence* sequence) { give_back(*sequence); }
 const Step& Scheduler::plan() {
   step_ = &steps_[next_step_];
   step_->items.clear();
-  step_->n_tokens = step_->n_decodes = step_->n_preempted = step_->n_cached = step_->n_spare_rows = step_->n_source_rows = 0;
+  step_->n_tokens = step_->n_decodes = step_->n_preempted = step_->n_cached = step_->n_spare_rows =
+      step_->n_source_rows = 0;
   step_->no_memory_for = nullptr;
   matched_ = nullptr;  // steps completed since the last plan may have indexed more blocks
   if (has_window())

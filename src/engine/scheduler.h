@@ -26,8 +26,8 @@
 // is before a place where other sequences may continue: those of snapshots. Otherwise it is the next one to be evicted,
 // so that a long prompt does not evict all that others have left.
 //
-// In models that read a source (SourceInfo), a running sequence also holds the blocks of its source. A step makes the keys
-// of one source at most, so that its buffers stay small.
+// In models that read a source (SourceInfo), a running sequence also holds the blocks of its source. A step makes the
+// keys of one source at most, so that its buffers stay small.
 //
 // In models with recurrent layers, a running sequence also holds a slot for its state. Slot and blocks are taken and
 // released together. The slot holds the state after the sequence's last token, so other sequences can continue only
@@ -122,8 +122,8 @@ class Scheduler {
 
   // For saved prefixes (saved_prefix.cc). find_cached returns the cached part of a history, valid until the next call.
   // hold_cached holds the cached blocks of a history. hold takes blocks for the rest too, and throws Error if there are
-  // too few; keep then caches the history. drop gives the blocks back, if they are still held. erase_cached erases the history's blocks that no
-  // sequence holds, and returns their number of tokens.
+  // too few; keep then caches the history. drop gives the blocks back, if they are still held. erase_cached erases the
+  // history's blocks that no sequence holds, and returns their number of tokens.
   const CacheMatch& find_cached(const CacheKey& root, const CacheTokens& tokens);
   const CacheMatch& hold_cached(const std::shared_ptr<HeldBlocks>& held, const CacheTokens& tokens);
   void hold(const std::shared_ptr<HeldBlocks>& held);

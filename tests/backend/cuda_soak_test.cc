@@ -1,6 +1,6 @@
 // Runs steps of 1 to 8 rows on the whole grid of the GPU, for as many minutes as INGOT_SOAK_MINUTES says, to find races
-// that a short test misses. Each round draws a decoder, rows and contexts. A step must give the same bits each time, and
-// nearly those of single kernels. Without the variable, the test is skipped. `bench/gpu/run.sh soak` runs it.
+// that a short test misses. Each round draws a decoder, rows and contexts. A step must give the same bits each time,
+// and nearly those of single kernels. Without the variable, the test is skipped. `bench/gpu/run.sh soak` runs it.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -20,13 +20,50 @@ namespace {
 // widths make some blocks idle, or give them several tiles.
 const LayersCase kSoakCases[] = {
     {.name = "q4_0", .format = Format::Q4_0, .past = 0, .head_dim = 128},
-    {.name = "q4_0, rows of two chunks", .format = Format::Q4_0, .past = 0, .dim = 4096, .ffn = 4352, .n_heads = 8, .head_dim = 128},
-    {.name = "q4_0, more tiles than a batch", .format = Format::Q4_0, .past = 0, .dim = 2048, .ffn = 19456, .n_heads = 16, .head_dim = 128, .n_layers = 2},
-    {.name = "q4_k, fp8 cache", .format = Format::Q4_K, .past = 0, .dim = 768, .ffn = 2048, .n_heads = 8, .n_kv_heads = 4, .head_dim = 128, .n_layers = 8, .kv = DType::kE4M3},
+    {.name = "q4_0, rows of two chunks",
+     .format = Format::Q4_0,
+     .past = 0,
+     .dim = 4096,
+     .ffn = 4352,
+     .n_heads = 8,
+     .head_dim = 128},
+    {.name = "q4_0, more tiles than a batch",
+     .format = Format::Q4_0,
+     .past = 0,
+     .dim = 2048,
+     .ffn = 19456,
+     .n_heads = 16,
+     .head_dim = 128,
+     .n_layers = 2},
+    {.name = "q4_k, fp8 cache",
+     .format = Format::Q4_K,
+     .past = 0,
+     .dim = 768,
+     .ffn = 2048,
+     .n_heads = 8,
+     .n_kv_heads = 4,
+     .head_dim = 128,
+     .n_layers = 8,
+     .kv = DType::kE4M3},
     {.name = "q6_k, scales of 16", .format = Format::Q6_K, .past = 0, .dim = 256, .ffn = 768, .n_heads = 4},
-    {.name = "q8_0, norms of heads", .format = Format::Q8_0, .past = 0, .dim = 512, .ffn = 1280, .n_heads = 16, .head_dim = 128, .biases = true, .head_norms = true},
+    {.name = "q8_0, norms of heads",
+     .format = Format::Q8_0,
+     .past = 0,
+     .dim = 512,
+     .ffn = 1280,
+     .n_heads = 16,
+     .head_dim = 128,
+     .biases = true,
+     .head_norms = true},
     {.name = "mxfp4", .format = Format::MXFP4, .past = 0, .dim = 512, .ffn = 1024, .n_heads = 8},
-    {.name = "f8_e4m3", .format = Format::F8_E4M3, .past = 0, .dim = 2048, .ffn = 2304, .n_heads = 16, .head_dim = 128, .n_layers = 4},
+    {.name = "f8_e4m3",
+     .format = Format::F8_E4M3,
+     .past = 0,
+     .dim = 2048,
+     .ffn = 2304,
+     .n_heads = 16,
+     .head_dim = 128,
+     .n_layers = 4},
 };
 
 void soak(const LayersCase& c, size_t n_rows, uint64_t seed) {

@@ -128,7 +128,8 @@ class OpRig {
     batch.source_start = source_start_, batch.source_len = source_len_;
     return batch;
   }
-  // Begins a batch of these sequences, each with a source of its own, and makes a cache of the sources on shuffled blocks.
+  // Begins a batch of these sequences, each with a source of its own, and makes a cache of the sources on shuffled
+  // blocks.
   KvCache& sources_and_batch(const std::vector<SeqShape>& seqs, const std::vector<int>& lengths, KvShape shape) {
     const auto blocks_of = [&](int n) { return (n + shape.block_size - 1) / shape.block_size; };
     max_blocks_ = blocks_of(*std::ranges::max_element(lengths));

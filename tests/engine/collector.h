@@ -173,7 +173,8 @@ class Random {
     const int limit = context_limit(info);
     r.prompt.resize(integer(1, chance(0.5) ? std::min(4, limit - 1) : limit - 1));
     for (int32_t& token : r.prompt) token = integer(0, info.n_vocab - 1);
-    if (info.source.dim > 0) r.source = source_of_rows(integer(0, 2), integer(1, info.source.max_rows), info.source.dim);
+    if (info.source.dim > 0)
+      r.source = source_of_rows(integer(0, 2), integer(1, info.source.max_rows), info.source.dim);
     if (chance(0.5)) {  // a prefix that other requests share
       const int32_t which = integer(0, std::min(2, info.n_vocab - 1));
       std::fill_n(r.prompt.begin(), integer(0, static_cast<int>(r.prompt.size())), which);

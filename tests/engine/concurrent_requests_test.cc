@@ -24,7 +24,11 @@ Request unshared_request(int n_prompt, int max_tokens, std::shared_ptr<TokenSink
 
 FakeOptions concurrent_options(int n_blocks, int max_seqs, bool overlaps = false) {
   FakeOptions options;
-  options.info = {.n_vocab = 1000, .n_ctx = 256, .block_size = 16, .pools = {{.n_blocks = n_blocks}}, .max_batch_tokens = 64,
+  options.info = {.n_vocab = 1000,
+                  .n_ctx = 256,
+                  .block_size = 16,
+                  .pools = {{.n_blocks = n_blocks}},
+                  .max_batch_tokens = 64,
                   .max_seqs = max_seqs};
   options.info.overlaps = overlaps;
   return options;

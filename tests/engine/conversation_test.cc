@@ -38,7 +38,11 @@ struct Chatter {
 
 FakeOptions conversation_options(int n_ctx, int n_blocks, bool overlaps = false, int n_states = 0) {
   FakeOptions options;
-  options.info = {.n_vocab = 1000, .n_ctx = n_ctx, .block_size = 16, .pools = {{.n_blocks = n_blocks}}, .max_batch_tokens = 64,
+  options.info = {.n_vocab = 1000,
+                  .n_ctx = n_ctx,
+                  .block_size = 16,
+                  .pools = {{.n_blocks = n_blocks}},
+                  .max_batch_tokens = 64,
                   .max_seqs = 16};
   options.info.overlaps = overlaps;
   options.info.n_states = n_states;

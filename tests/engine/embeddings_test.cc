@@ -14,7 +14,12 @@ constexpr int kDim = 3;
 
 FakeOptions with_embeddings() {
   FakeOptions fake;
-  fake.info = {.n_vocab = 100, .n_ctx = 128, .block_size = 4, .pools = {{.n_blocks = 100}}, .max_batch_tokens = 32, .max_seqs = 8};
+  fake.info = {.n_vocab = 100,
+               .n_ctx = 128,
+               .block_size = 4,
+               .pools = {{.n_blocks = 100}},
+               .max_batch_tokens = 32,
+               .max_seqs = 8};
   fake.info.takes_embeddings = true;
   fake.info.embedding_dim = kDim;
   return fake;

@@ -292,7 +292,8 @@ TEST(EngineProperty, AlsoWithPrioritiesPausesAndDeadlines) { run_loads(Kind::kMi
 TEST(EngineProperty, OutputDoesNotDependOnTheSchedule) {
   Random random;
   SCOPED_TRACE(random.seed());
-  RunnerInfo info{.n_vocab = 50, .n_ctx = 40, .block_size = 4, .pools = {{.n_blocks = 10}}, .max_batch_tokens = 8, .max_seqs = 8};
+  RunnerInfo info{
+      .n_vocab = 50, .n_ctx = 40, .block_size = 4, .pools = {{.n_blocks = 10}}, .max_batch_tokens = 8, .max_seqs = 8};
   std::vector<Request> requests;
   for (int i = 0; i < 12; ++i) requests.push_back(random.request(info, nullptr));
   for (int chunk = 1; chunk <= 41; chunk += 4) {

@@ -39,7 +39,8 @@ class TokenStream final : public TokenSink {
 
 FakeOptions small_pool() {
   FakeOptions options;
-  options.info = {.n_vocab = 40, .n_ctx = 48, .block_size = 4, .pools = {{.n_blocks = 30}}, .max_batch_tokens = 16, .max_seqs = 6};
+  options.info = {
+      .n_vocab = 40, .n_ctx = 48, .block_size = 4, .pools = {{.n_blocks = 30}}, .max_batch_tokens = 16, .max_seqs = 6};
   return options;
 }
 

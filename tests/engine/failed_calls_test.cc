@@ -158,8 +158,12 @@ TEST(FailedCalls, AnAllocationCostsARequestOrAStep) {
       for (int n = 0; n < 200; ++n) {
         SCOPED_TRACE(n);
         FakeOptions options;
-        options.info = {
-            .n_vocab = 100, .n_ctx = 64, .block_size = 4, .pools = {{.n_blocks = 17}}, .max_batch_tokens = 16, .max_seqs = 4};
+        options.info = {.n_vocab = 100,
+                        .n_ctx = 64,
+                        .block_size = 4,
+                        .pools = {{.n_blocks = 17}},
+                        .max_batch_tokens = 16,
+                        .max_seqs = 4};
         options.info.overlaps = overlaps;
         FakeRunner runner(options);
         Engine engine(runner, {});

@@ -327,7 +327,8 @@ void FakeRunner::check_embeddings(const Batch& batch) {
     require(row >= -1 && row < static_cast<int32_t>(n / dim), "row {} of {} embeddings", row, n / dim);
 }
 
-// A step has the sources of sequences that begin, and not more rows than its buffers hold. No block is of two sequences.
+// A step has the sources of sequences that begin, and not more rows than its buffers hold. No block is of two
+// sequences.
 void FakeRunner::write_sources(const Batch& batch) {
   const SourceInfo& info = options_.info.source;
   const auto n_seqs = static_cast<size_t>(batch.n_seqs());

@@ -1,10 +1,10 @@
 // FakeRunner: a model for tests of the engine and the server. The next token is a pure function of the seed and the
 // history (tokens, and vectors in place of tokens). The fake's KV cache stores histories instead of keys and values. So
 // the fake detects every mistake of a scheduler: a wrong position or length, a block written by another sequence or by
-// two sequences, a state of another place or history, another sequence's source. Step time and failures can be set. With info.overlaps, the fake
-// is an asynchronous device: forward returns at once, and wait() returns when the step's time has passed. With
-// info.n_stages, several sampled steps may be in flight, and none may have a token that the host does not know. The
-// fake's draft head knows the model's next tokens, and detects entries of another history.
+// two sequences, a state of another place or history, another sequence's source. Step time and failures can be set.
+// With info.overlaps, the fake is an asynchronous device: forward returns at once, and wait() returns when the step's
+// time has passed. With info.n_stages, several sampled steps may be in flight, and none may have a token that the host
+// does not know. The fake's draft head knows the model's next tokens, and detects entries of another history.
 #pragma once
 #include <fmt/format.h>
 
@@ -23,8 +23,12 @@
 namespace ingot {
 
 struct FakeOptions {
-  RunnerInfo info = {
-      .n_vocab = 1000, .n_ctx = 256, .block_size = 16, .pools = {{.n_blocks = 64}}, .max_batch_tokens = 64, .max_seqs = 16};
+  RunnerInfo info = {.n_vocab = 1000,
+                     .n_ctx = 256,
+                     .block_size = 16,
+                     .pools = {{.n_blocks = 64}},
+                     .max_batch_tokens = 64,
+                     .max_seqs = 16};
   // Windows of info.pools: 0 or at least 2, because a token's digest depends on the token before.
   int check_every = 1;  // one step in this many checks the whole visible history; the others only its end
   double step_us = 0;                                    // time of each step

@@ -17,7 +17,8 @@ struct Arrays {
 
 FakeOptions small() {
   FakeOptions options;
-  options.info = {.n_vocab = 100, .n_ctx = 16, .block_size = 2, .pools = {{.n_blocks = 8}}, .max_batch_tokens = 8, .max_seqs = 4};
+  options.info = {
+      .n_vocab = 100, .n_ctx = 16, .block_size = 2, .pools = {{.n_blocks = 8}}, .max_batch_tokens = 8, .max_seqs = 4};
   return options;
 }
 

@@ -13,7 +13,11 @@ namespace {
 
 FakeOptions saved_options(int n_blocks, int window = 0, bool overlaps = false) {
   FakeOptions options;
-  options.info = {.n_vocab = 1000, .n_ctx = 400, .block_size = 16, .pools = {{.n_blocks = n_blocks}}, .max_batch_tokens = 64,
+  options.info = {.n_vocab = 1000,
+                  .n_ctx = 400,
+                  .block_size = 16,
+                  .pools = {{.n_blocks = n_blocks}},
+                  .max_batch_tokens = 64,
                   .max_seqs = 8};
   options.info.pools[0].window = window;
   options.info.overlaps = overlaps;
@@ -159,8 +163,8 @@ TEST(SavedPrefix, ARestorationYieldsToRequests) {
   EXPECT_TRUE(second_runner.violations().empty());
 }
 
-// Draws requests and copies in any order, in a pool that is too small for all. A copy may fail, a request may not, and a
-// restored history has the bytes that were saved.
+// Draws requests and copies in any order, in a pool that is too small for all. A copy may fail, a request may not, and
+// a restored history has the bytes that were saved.
 TEST(SavedPrefix, CopiesAndRequestsInAnyOrder) {
   Random random;
   SCOPED_TRACE(random.seed());

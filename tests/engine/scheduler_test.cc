@@ -227,7 +227,12 @@ TEST_F(SchedulerTest, AdmissionReservesForTheWholeOutput) {
 }
 
 TEST_F(SchedulerTest, WrongDraftsAreCutBackAndNeverCached) {
-  make({.max_batch_tokens = 16, .max_seqs = 2, .chunk = 16, .block_size = 2, .pools = {{.n_blocks = 16}}, .spare_rows = 6});
+  make({.max_batch_tokens = 16,
+        .max_seqs = 2,
+        .chunk = 16,
+        .block_size = 2,
+        .pools = {{.n_blocks = 16}},
+        .spare_rows = 6});
   Sequence& sequence = add(3);
   verify(sequence, {}, 0);
   const StepItem item = verify(sequence, {1, 2, 3, 4}, 1);
@@ -280,7 +285,12 @@ TEST_F(SchedulerTest, AStateIsNotCutBackButReadAgain) {
 }
 
 TEST_F(SchedulerTest, DraftsLeaveATokenOfTheStepToEachOther) {
-  make({.max_batch_tokens = 6, .max_seqs = 4, .chunk = 8, .block_size = 4, .pools = {{.n_blocks = 32}}, .spare_rows = 8});
+  make({.max_batch_tokens = 6,
+        .max_seqs = 4,
+        .chunk = 8,
+        .block_size = 4,
+        .pools = {{.n_blocks = 32}},
+        .spare_rows = 8});
   Sequence& first = add(1);
   add(1);
   plan();
@@ -291,7 +301,8 @@ TEST_F(SchedulerTest, DraftsLeaveATokenOfTheStepToEachOther) {
 }
 
 TEST_F(SchedulerTest, TheBatchSaysWhatThePlanSays) {
-  const SchedulerLimits limits{.max_batch_tokens = 8, .max_seqs = 4, .chunk = 8, .block_size = 4, .pools = {{.n_blocks = 32}}};
+  const SchedulerLimits limits{
+      .max_batch_tokens = 8, .max_seqs = 4, .chunk = 8, .block_size = 4, .pools = {{.n_blocks = 32}}};
   make(limits);
   add(3);
   Sequence& second = add(9);
@@ -317,8 +328,12 @@ TEST_F(SchedulerTest, TheBatchSaysWhatThePlanSays) {
 
 // An image of 2 rows and 3 columns takes 6 tokens, but only 3 places. The text after the image goes on from there.
 TEST_F(SchedulerTest, TheBatchHasPlacesOnEachAxis) {
-  SchedulerLimits limits{
-      .max_batch_tokens = 8, .max_seqs = 4, .chunk = 8, .block_size = 4, .pools = {{.n_blocks = 32}}, .embedding_dim = 1};
+  SchedulerLimits limits{.max_batch_tokens = 8,
+                         .max_seqs = 4,
+                         .chunk = 8,
+                         .block_size = 4,
+                         .pools = {{.n_blocks = 32}},
+                         .embedding_dim = 1};
   limits.n_rope_axes = kRopeAxes;
   make(limits);
   Sequence& sequence = add(11);
@@ -339,7 +354,8 @@ TEST_F(SchedulerTest, TheBatchHasPlacesOnEachAxis) {
 }
 
 TEST_F(SchedulerTest, TheBatchReusesItsStorage) {
-  const SchedulerLimits limits{.max_batch_tokens = 8, .max_seqs = 8, .chunk = 8, .block_size = 2, .pools = {{.n_blocks = 100}}};
+  const SchedulerLimits limits{
+      .max_batch_tokens = 8, .max_seqs = 8, .chunk = 8, .block_size = 2, .pools = {{.n_blocks = 100}}};
   make(limits);
   BatchBuilder builder(limits, 64);
   const int32_t* tokens = nullptr;

@@ -1,5 +1,5 @@
-// Damaged config.json files (tests/model/config/hf_config_test.cc tests the values of each key). With every truncation and
-// every changed byte, the file is refused by Error, or read as a config whose numbers are in range.
+// Damaged config.json files (tests/model/config/hf_config_test.cc tests the values of each key). With every truncation
+// and every changed byte, the file is refused by Error, or read as a config whose numbers are in range.
 #include "io/huggingface/config.h"
 
 #include <gtest/gtest.h>

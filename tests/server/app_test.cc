@@ -41,7 +41,9 @@ TEST(App, StreamedAndWholeAreTheModelsTokens) {
 }
 
 TEST(App, ManyAtOnceWithSomeThatLeave) {
-  Rig rig({.info = {.n_ctx = 128, .block_size = 8, .pools = {{.n_blocks = 60}}, .max_batch_tokens = 48, .max_seqs = 12}}, 1000);
+  Rig rig(
+      {.info = {.n_ctx = 128, .block_size = 8, .pools = {{.n_blocks = 60}}, .max_batch_tokens = 48, .max_seqs = 12}},
+      1000);
   Random random;
   SCOPED_TRACE(random.seed());
   struct Client {
@@ -338,10 +340,11 @@ TEST(App, TheQueueIsBounded) {
 
 TEST(App, WhoWaitsTooLongGets503) {
   std::atomic<bool> late_is_over{false};
-  Rig rig({.info = {.n_ctx = 1024, .block_size = 16, .pools = {{.n_blocks = 64}}, .max_batch_tokens = 64, .max_seqs = 1},
-           .before_forward =
-               [&](int64_t) { std::this_thread::sleep_for(std::chrono::milliseconds(late_is_over ? 0 : 10)); }},
-          64, {}, [](ServedModelParts& parts) { parts.queue_timeout = std::chrono::seconds(1); });
+  Rig rig(
+      {.info = {.n_ctx = 1024, .block_size = 16, .pools = {{.n_blocks = 64}}, .max_batch_tokens = 64, .max_seqs = 1},
+       .before_forward =
+           [&](int64_t) { std::this_thread::sleep_for(std::chrono::milliseconds(late_is_over ? 0 : 10)); }},
+      64, {}, [](ServedModelParts& parts) { parts.queue_timeout = std::chrono::seconds(1); });
   std::shared_ptr<Recorder> busy;  // runs for more than a second, which is allowed after its first step
   do {                             // retries if the machine stalled
     busy = rig.post("/v1/completions", completion({1}, 1, 1000, true));
@@ -543,8 +546,10 @@ TEST(App, EndsWithRequestsUnderWay) {
   std::vector<std::shared_ptr<Recorder>> open;
   {
     // Answers of 10 s, so that none ends before the server.
-    Rig rig({.info = {.n_ctx = 2048, .block_size = 16, .pools = {{.n_blocks = 2048}}, .max_batch_tokens = 64, .max_seqs = 16},
-             .step_us = 5000});
+    Rig rig(
+        {.info =
+             {.n_ctx = 2048, .block_size = 16, .pools = {{.n_blocks = 2048}}, .max_batch_tokens = 64, .max_seqs = 16},
+         .step_us = 5000});
     for (int i = 0; i < 8; ++i) open.push_back(rig.post("/v1/completions", completion({1, 2}, 3, 2000, i % 2 == 0)));
     open.push_back(rig.post("/v1/completions", completion({1, 2}, 3, 2000, false)));
     while (rig.model->n_taken() < 9) std::this_thread::yield();

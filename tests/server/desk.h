@@ -21,7 +21,11 @@ inline const JsonValue kTools =
 // A model that writes a given text byte by byte, then kEnd. One request at a time.
 struct Desk {
   explicit Desk(const char* format, ChatTemplate chat = ChatTemplate::chatml_default())
-      : rig({.info = {.n_ctx = 8192, .block_size = 64, .pools = {{.n_blocks = 256}}, .max_batch_tokens = 4096, .max_seqs = 4},
+      : rig({.info = {.n_ctx = 8192,
+                      .block_size = 64,
+                      .pools = {{.n_blocks = 256}},
+                      .max_batch_tokens = 4096,
+                      .max_seqs = 4},
              .writes = [this](const SampleRow& row) { return write(row); }},
             64, {}, [&](ServedModelParts& parts) {
               parts.call_format = find_call_format(format);

@@ -106,7 +106,8 @@ cuda::ScratchSizes CudaBackend::scratch_for(const StepLimits& limits) const {
 
 size_t CudaBackend::scratch_bytes(const StepLimits& limits) const {
   const cuda::ScratchSizes sizes = scratch_for(limits);
-  return cuda::BatchUpload::bytes_for(batch_sizes(limits)) + core_.device.workspace_bytes() + std::accumulate(sizes.begin(), sizes.end(), size_t{0});
+  return cuda::BatchUpload::bytes_for(batch_sizes(limits)) + core_.device.workspace_bytes() +
+         std::accumulate(sizes.begin(), sizes.end(), size_t{0});
 }
 
 void CudaBackend::upload(const Tensor& to, const void* from) {

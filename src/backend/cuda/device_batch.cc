@@ -13,7 +13,8 @@ constexpr size_t kMaxChanges = size_t{64} << 10;
 // Offsets of the arrays, in ints; each array is aligned to 16 bytes. Pinned memory holds the list of table changes in
 // place of the table.
 struct Places {
-  int64_t tokens, positions, rope_positions, source_positions, source_seq, source_len, token_seq, q_start, kv_len, logit_rows, state_in, state_out, table, end;
+  int64_t tokens, positions, rope_positions, source_positions, source_seq, source_len, token_seq, q_start, kv_len,
+      logit_rows, state_in, state_out, table, end;
 };
 
 Places places_of(const BatchSizes& max_sizes, int64_t table_size) {

@@ -494,7 +494,8 @@ void add_limit_options(CLI::App& command, ServeOptions& o) {
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
   seconds("--header-timeout", o.http.head_deadline, "seconds to receive a request's headers");
-  seconds("--body-timeout", o.http.body_deadline, "seconds to receive a request's body, plus one second for each 16 KiB");
+  seconds("--body-timeout", o.http.body_deadline,
+          "seconds to receive a request's body, plus one second for each 16 KiB");
   seconds("--idle-timeout", o.http.idle_deadline, "seconds before an idle connection is closed");
   seconds("--write-timeout", o.http.write_deadline, "seconds before a client that reads nothing is disconnected");
   seconds("--sse-ping-interval", o.http.ping_interval, "seconds of silence before a stream sends a comment");

@@ -191,7 +191,8 @@ std::string wrapped_help(const std::string& text, int columns) {
       lines.push_back(line);
     } else if (is_row) {
       const std::string_view all = line;
-      add_row(lines, std::string(trim(all.substr(0, kTextColumn))), trim(all.substr(kTextColumn)), kTextColumn, columns);
+      add_row(lines, std::string(trim(all.substr(0, kTextColumn))), trim(all.substr(kTextColumn)), kTextColumn,
+              columns);
     } else if (indent >= kTextColumn) {  // the description of an option whose name has its own line
       const size_t column = columns < kFewColumns ? 6 : kTextColumn;
       Lines parts = broken(rest, columns, column);

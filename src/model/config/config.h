@@ -132,7 +132,6 @@ struct Config {
     return parts.get<T>();
   }
   int n_recurrent_layers() const;  // layers that keep states
-  int n_kv_layers() const;         // parts that store keys and values
   // The factor on q·k if the checkpoint does not state it.
   float default_score_scale() const {
     const float stretch = 1.0f + rope_scaling.log_stretch * std::log(std::max(1.0f, rope_scaling.factor));

@@ -60,7 +60,6 @@ std::span<const PartKind* const> all_kinds();
 bool uses(const Config& config, const PartKind& kind);  // in any layer
 // Whether a part of the layer's kind writes keys and values of its own (LayerConfig::kv_layer).
 bool writes_kv(const Config& config, int layer, const PartKind& kind);
-bool keeps_kv(const Config& config, int layer);  // some part of the layer reads keys and values
 bool keeps_states(const Config& config, int layer);
 bool values_are_keys(const Config& config);  // of the KV cache
 

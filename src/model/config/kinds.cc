@@ -137,7 +137,6 @@ bool uses(const Config& c, const PartKind& kind) {
 bool writes_kv(const Config& c, int layer, const PartKind& kind) {
   return kind.keeps_kv && c.layer(layer).kv_layer < 0;
 }
-bool keeps_kv(const Config& c, int layer) { return any_part(c, layer, has_kv); }
 bool keeps_states(const Config& c, int layer) { return any_part(c, layer, has_states); }
 
 bool values_are_keys(const Config& c) {
@@ -148,12 +147,6 @@ bool values_are_keys(const Config& c) {
 int Config::n_recurrent_layers() const {
   int n = 0;
   for (int layer = 0; layer < n_layers; ++layer) n += keeps_states(*this, layer);
-  return n;
-}
-int Config::n_kv_layers() const {
-  int n = 0;
-  for (int layer = 0; layer < n_layers; ++layer)
-    for (const PartKind* kind : parts_of(*this, layer)) n += writes_kv(*this, layer, *kind);
   return n;
 }
 

@@ -29,8 +29,12 @@ bool is_host(const DeviceMemory& device) { return device.backend == nullptr || d
 class Planner {
  public:
   Planner(const Config& config, const Split& split, std::span<const DeviceMemory> devices)
-      : c_(config), split_(split), devices_(devices) {
-    for (size_t i = 0; i < devices.size(); ++i) parts_.push_back(split.part(static_cast<int>(i)));
+      : c_(config), split_(split), devices_(devices), kinds_(kv_caches(config)) {
+    for (size_t i = 0; i < devices.size(); ++i) {
+      parts_.push_back(split.part(static_cast<int>(i)));
+      shapes_.push_back(ingot::kv_shapes(config, parts_.back(), 1, {}));
+    }
+    all_shapes_ = ingot::kv_shapes(config, {}, 1, {});
   }
 
   MemoryPlan plan(const RunnerOptions& options) const;
@@ -48,10 +52,13 @@ class Planner {
     return is_only ? "the device" : devices_[i].name;
   }
 
-  // Of all devices, or of one. n_tokens: in layers without a window.
-  std::vector<KvShape> kv_shapes(const RunnerOptions& o, int64_t n_tokens, const OwnParts& part = {}) const {
-    std::vector<KvShape> shapes = ingot::kv_shapes(c_, part, o.block_size, o.kv_dtype);
-    set_blocks(shapes, c_, n_tokens, o.max_seqs, o.max_batch_tokens);
+  // The caches of a device, or all_shapes_, for these options. n_tokens: in layers without a window.
+  std::vector<KvShape> sized(std::vector<KvShape> shapes, const RunnerOptions& o, int64_t n_tokens) const {
+    for (KvShape& shape : shapes) {
+      check_kv_types(shape.values_are_keys, o.kv_dtype);
+      shape.block_size = o.block_size, shape.dtype = o.kv_dtype;
+    }
+    set_blocks(shapes, kinds_, {n_tokens, o.max_seqs, o.max_batch_tokens, c_.max_source_rows});
     // The options, or the memory, give the first cache a size.
     if (o.n_kv_tokens > 0 || o.fills_memory())
       shapes.front().n_blocks = static_cast<int>(whole_blocks(n_tokens, o.block_size));
@@ -88,14 +95,17 @@ class Planner {
   const Config& c_;
   const Split& split_;
   const std::span<const DeviceMemory> devices_;
-  std::vector<OwnParts> parts_;  // of each device
+  const std::vector<KvCacheKind> kinds_;
+  std::vector<OwnParts> parts_;               // of each device
+  std::vector<std::vector<KvShape>> shapes_;  // of each device
+  std::vector<KvShape> all_shapes_;           // of all devices
 };
 
 // The most tokens for which the caches fit these sizes, one size for each device. In whole blocks.
 int64_t Planner::tokens_in(const std::vector<size_t>& bytes, const RunnerOptions& o) const {
   const auto fits = [&](int64_t n_blocks) {
     for (size_t i = 0; i < bytes.size(); ++i)
-      if (kv_bytes(i, kv_shapes(o, n_blocks * o.block_size, parts_[i])) > bytes[i]) return false;
+      if (kv_bytes(i, sized(shapes_[i], o, n_blocks * o.block_size)) > bytes[i]) return false;
     return true;
   };
   int64_t low = 0, high = kMaxTokens / o.block_size;  // low fits; nothing above high fits
@@ -120,7 +130,7 @@ int Planner::choose_snapshots(const RunnerOptions& o) const {
 // The tokens of a sequence of n_ctx that the first pool holds at once. If every layer has a window: the window, the
 // tokens that two steps in flight write, and partly used blocks at both ends.
 int64_t Planner::tokens_held(const RunnerOptions& o, int n_ctx) const {
-  const int64_t window = kv_caches(c_).front().window;
+  const int64_t window = kinds_.front().window;
   return window == 0 ? n_ctx
                      : std::min<int64_t>(n_ctx, window + 2 * int64_t{o.max_batch_tokens} + 3 * int64_t{o.block_size});
 }
@@ -129,7 +139,7 @@ int64_t Planner::tokens_held(const RunnerOptions& o, int n_ctx) const {
 MemoryPlan Planner::plan_of(const RunnerOptions& o, int n_ctx, int64_t n_tokens) const {
   const int n_states = o.max_seqs + choose_snapshots(o);
   MemoryPlan plan{.n_ctx = n_ctx,
-                  .kv = kv_shapes(o, n_tokens),
+                  .kv = sized(all_shapes_, o, n_tokens),
                   .states = state_shape(c_, n_states),
                   .max_batch_tokens =
                       static_cast<int>(std::min<int64_t>(o.max_batch_tokens, int64_t{n_ctx} * o.max_seqs)),
@@ -144,7 +154,7 @@ MemoryPlan Planner::plan_of(const RunnerOptions& o, int n_ctx, int64_t n_tokens)
   for (size_t i = 0; i < devices_.size(); ++i) {
     const DeviceMemory& device = devices_[i];
     DevicePlan one{.name = device.name,
-                   .kv = kv_shapes(o, n_tokens, parts_[i]),
+                   .kv = sized(shapes_[i], o, n_tokens),
                    .states = state_shape(c_, n_states, parts_[i]),
                    .weight_bytes = device.weights.total(),
                    .borrowed_bytes = device.weights.borrowed,

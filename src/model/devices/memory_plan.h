@@ -86,8 +86,9 @@ int choose_sequences(const Config& config, const Split& split, std::span<const D
 // the longest that fits. For a single sequence, the pool holds one context. For several sequences, it holds as much as
 // fits, up to a context for each. If the options limit the memory, the pool gets all that is left of it. If every layer
 // has a window, only a part of each sequence must fit, not its whole context. If several devices run the model, each
-// number is the largest that fits on all of them. Caches of layers with a window hold windows only (set_blocks). The devices are the first ones of the split's numbers: a process
-// plans only for its own. Throws Error if the weights or the user's options do not fit.
+// number is the largest that fits on all of them. Caches of layers with a window hold windows only (set_blocks). The
+// devices are the first ones of the split's numbers: a process plans only for its own. Throws Error if the weights or
+// the user's options do not fit.
 MemoryPlan plan_memory(const Config& config, const Split& split, std::span<const DeviceMemory> devices,
                        const RunnerOptions& options);
 // The same for one device.

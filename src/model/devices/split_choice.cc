@@ -50,7 +50,7 @@ size_t bytes_of_block(const Config& c, WeightSource& source, const Backend& back
   const OwnParts part = only(block, PartNumbers(c));
   size_t bytes = weight_bytes(source, c, backend, part).total();
   std::vector<KvShape> caches = kv_shapes(c, part, o.block_size, o.kv_dtype);
-  set_blocks(caches, c, tokens_wanted(c, o), o.max_seqs, o.max_batch_tokens);
+  set_blocks(caches, kv_caches(c), {tokens_wanted(c, o), o.max_seqs, o.max_batch_tokens, c.max_source_rows});
   for (const KvShape& kv : caches)
     if (kv.n_layers > 0) bytes += backend.kv_bytes(kv);
   const int n_snapshots = o.n_snapshots >= 0 ? o.n_snapshots : 2;

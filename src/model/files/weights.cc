@@ -301,7 +301,8 @@ bool has_other_output(WeightSource& source, const Config& tied) {
   } catch (const Error&) {  // a matrix of another size is left over from training
     return false;
   }
-  if (output.format != embedding.format || output.n_out != embedding.n_out || output.n_in != embedding.n_in) return true;
+  if (output.format != embedding.format || output.n_out != embedding.n_out || output.n_in != embedding.n_in)
+    return true;
   const auto n_bytes = static_cast<size_t>(output.n_out) * row_bytes(output.format, output.n_in);
   return !std::equal(output.data, output.data + n_bytes, embedding.data);
 }

@@ -57,7 +57,8 @@ class WeightSource {
   virtual std::unique_ptr<WeightSource> again() const { throw std::logic_error("these weights can be read only once"); }
   // Names of tensors that were never requested.
   virtual std::vector<std::string> unused() const { return {}; }
-  // Chooses formats for the matrices that are stored dense (model/files/load_quantizer.h); null: matrices stay as stored.
+  // Chooses formats for the matrices that are stored dense (model/files/load_quantizer.h); null: matrices stay as
+  // stored.
   virtual const LoadQuantizer* quantizer() const { return nullptr; }
 };
 

@@ -90,7 +90,8 @@ class Builder {
   // running layer needs its keys and values, so all layers share the pages of one.
   Block block_of(int layer, size_t i) {
     const auto l = static_cast<size_t>(layer);
-    Block block = weights_.layers.empty() ? parts_of(c_, layer)[i]->make(LayerSizes(c_, layer), layer) : weights_.layers[l][i];
+    Block block =
+        weights_.layers.empty() ? parts_of(c_, layer)[i]->make(LayerSizes(c_, layer), layer) : weights_.layers[l][i];
     const BlockPorts ports = block.ports();
     if (ports.kv != nullptr) {
       const auto cache = static_cast<size_t>(kv_cache_of(c_, kinds_, layer, *parts_of(c_, layer)[i]));

@@ -148,8 +148,10 @@ DraftHead::DraftHead(const Config& config, const Weights& weights, const DraftHe
   waiting_hidden_ = rows.waiting, following_hidden_ = rows.following, starting_hidden_ = rows.starting;
   for (const Tensor& t : {waiting_hidden_, following_hidden_, starting_hidden_})  // padding must be finite
     backend.upload(t, std::vector<float>(static_cast<size_t>(t.rows * t.cols)).data());
-  follow_.emplace(follow_program(*config_, head, config, weights, kv_.get(), &backend, limits.max_kv_len, following_hidden_));
-  start_.emplace(start_program(*config_, head, config, weights, kv_.get(), &backend, limits.max_kv_len, starting_hidden_));
+  follow_.emplace(
+      follow_program(*config_, head, config, weights, kv_.get(), &backend, limits.max_kv_len, following_hidden_));
+  start_.emplace(
+      start_program(*config_, head, config, weights, kv_.get(), &backend, limits.max_kv_len, starting_hidden_));
   limits_ = largest(follow_->place(backend, limits), start_->place(backend, chain_limits(limits)));
   copy_program(follow_late_, *follow_).source = waiting_hidden_;
   make_chain(chain_, *start_, *config_);
@@ -192,7 +194,8 @@ void DraftHead::follow(const Batch& batch, std::span<const int32_t> next_tokens)
   next.tokens = next_tokens_;
   next.block_table = first_table(batch);
   next.logit_rows = next.state_in = next.state_out = next.embedding_rows = {};
-  next.embeddings = {};
+  next.embeddings = next.sources = {};
+  next.source_start = next.source_len = {};
   backend_.run(*follow_, next);
 }
 

@@ -63,13 +63,17 @@ int kv_cache_of(const Config& c, std::span<const KvCacheKind> caches, int layer,
   return found == caches.end() ? 0 : static_cast<int>(found - caches.begin());  // the first, if a draft head uses it
 }
 
+void check_kv_types(bool values_are_keys, KvTypes types) {
+  if (values_are_keys && types.differ())
+    throw Error("a KV cache of {} does not suit this model, whose values are its keys: use one type, such as q8_0",
+                kv_type_name(types));
+}
+
 std::vector<KvShape> kv_shapes(const Config& c, const OwnParts& part, int block_size, KvTypes types) {
   const std::vector<KvCacheKind> caches = kv_caches(c);
   std::vector<KvShape> shapes;
   for (const KvCacheKind& kind : caches) {
-    if (kind.values_are_keys && types.differ())
-      throw Error("a KV cache of {} does not suit this model, whose values are its keys: use one type, such as q8_0",
-                  kv_type_name(types));
+    check_kv_types(kind.values_are_keys, types);
     shapes.push_back({.n_layers = 0,
                       .n_kv_heads = kind.n_kv_heads,
                       .head_dim = kind.head_dim,
@@ -85,17 +89,16 @@ std::vector<KvShape> kv_shapes(const Config& c, const OwnParts& part, int block_
   return shapes;
 }
 
-void set_blocks(std::span<KvShape> shapes, const Config& c, int64_t n_tokens, int max_seqs, int max_batch_tokens) {
-  const std::vector<KvCacheKind> kinds = kv_caches(c);
+void set_blocks(std::span<KvShape> shapes, std::span<const KvCacheKind> kinds, const KvLoad& load) {
   // Of running sequences; for the next turn of a conversation, the ends of its prompt and of its answer; and of two
   // beginnings that many sequences share.
-  const int64_t n_windows = 3 * int64_t{max_seqs} + (max_seqs > 1 ? 2 : 0);
+  const int64_t n_windows = 3 * int64_t{load.max_seqs} + (load.max_seqs > 1 ? 2 : 0);
   for (size_t i = 0; i < shapes.size(); ++i) {
     const int64_t size = shapes[i].block_size, window = kinds[i].window;
-    const int64_t needed = n_windows * (window + 3 * size) + 2 * int64_t{max_batch_tokens};
-    const int64_t n = window == 0 ? n_tokens : std::min(n_tokens, needed);
+    const int64_t needed = n_windows * (window + 3 * size) + 2 * int64_t{load.max_batch_tokens};
+    const int64_t n = window == 0 ? load.n_tokens : std::min(load.n_tokens, needed);
     const auto blocks_of = [&](int64_t n_rows) { return static_cast<int>((n_rows + size - 1) / size); };
-    shapes[i].n_blocks = kinds[i].of_source ? max_seqs * blocks_of(c.max_source_rows) : blocks_of(n);
+    shapes[i].n_blocks = kinds[i].of_source ? load.max_seqs * blocks_of(load.max_source_rows) : blocks_of(n);
   }
 }
 

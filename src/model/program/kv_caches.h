@@ -24,12 +24,20 @@ struct KvCacheKind {
 std::vector<KvCacheKind> kv_caches(const Config& config);
 // The index of the cache that the layer's parts of this kind use.
 int kv_cache_of(const Config& config, std::span<const KvCacheKind> caches, int layer, const PartKind& kind);
+// Throws Error if values that are keys would have a type of their own.
+void check_kv_types(bool values_are_keys, KvTypes types);
 // The shape of each cache on a device that has a part of the model, without blocks. n_layers is 0 if the device has no
 // layer of the cache.
 std::vector<KvShape> kv_shapes(const Config& config, const OwnParts& part, int block_size, KvTypes types);
-// Sets the blocks of each cache. Without a window: for n_tokens. With a window: for the windows of max_seqs sequences, for
-// what steps in flight write, and for windows that the prefix cache keeps; but not for more than n_tokens.
-void set_blocks(std::span<KvShape> shapes, const Config& config, int64_t n_tokens, int max_seqs, int max_batch_tokens);
+// Sets the blocks of caches of these kinds. Without a window: for n_tokens. With a window: for the windows of max_seqs
+// sequences, for what steps in flight write, and for windows that the prefix cache keeps; but not for more than
+// n_tokens.
+struct KvLoad {
+  int64_t n_tokens = 0;
+  int max_seqs = 1, max_batch_tokens = 0;
+  int max_source_rows = 0;  // of a sequence
+};
+void set_blocks(std::span<KvShape> shapes, std::span<const KvCacheKind> kinds, const KvLoad& load);
 int n_layers_of(std::span<const KvShape> caches);
 size_t token_bytes_of(std::span<const KvShape> caches);  // of the keys and values of one token in all layers
 

@@ -53,8 +53,8 @@ struct SlotCopy {
   size_t n_tokens = 0, n_bytes = 0;
 };
 
-// These functions block until the engine has copied the blocks, a piece between two steps. They throw Error, or ApiError for a file that does not
-// fit the model.
+// These functions block until the engine has copied the blocks, a piece between two steps. They throw Error, or
+// ApiError for a file that does not fit the model.
 SlotCopy save_slot(Engine& engine, Slots& slots, int slot, const SlotFiles& files, const std::string& name);
 SlotCopy restore_slot(Engine& engine, Slots& slots, int slot, const SlotFiles& files, const std::string& name);
 size_t erase_slot(Engine& engine, Slots& slots, int slot);  // returns the tokens of the slot's history

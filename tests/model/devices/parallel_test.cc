@@ -187,9 +187,12 @@ TEST(RankFactsTest, RanksThatDifferAreRefusedByName) {
     RankFacts other;
     const char* error;
   } cases[] = {{same, ""},
-               {{"1.1", "abc", "context 64", "host a, process 7"}, "rank 2 of 3 (host a, process 7) is ingot 1.1, and rank 0 is ingot 1.0"},
-               {{"1.0", "xyz", "context 64", "host a, process 7"}, "rank 2 of 3 (host a, process 7) has another model file than rank 0"},
-               {{"1.0", "abc", "context 65", "host a, process 7"}, "has other options than rank 0 (context 65, not context 64)"}};
+               {{"1.1", "abc", "context 64", "host a, process 7"},
+                "rank 2 of 3 (host a, process 7) is ingot 1.1, and rank 0 is ingot 1.0"},
+               {{"1.0", "xyz", "context 64", "host a, process 7"},
+                "rank 2 of 3 (host a, process 7) has another model file than rank 0"},
+               {{"1.0", "abc", "context 65", "host a, process 7"},
+                "has other options than rank 0 (context 65, not context 64)"}};
   for (const Case& one : cases) {
     const auto ranks = std::make_shared<ThreadRanks>(3, std::chrono::seconds(10));
     std::vector<std::string> errors(3);

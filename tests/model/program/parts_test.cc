@@ -151,8 +151,8 @@ TEST(Parts, ALayerMayReadTheKeysOfAnEarlierLayer) {
   Config own = config_with({{kAttends}, {kAttends, kPlain}, {kAttends}});
   Config shared = own;
   shared.layers[1].kv_layer = 0;
-  EXPECT_EQ(own.n_kv_layers(), 3);
-  EXPECT_EQ(shared.n_kv_layers(), 2);
+  EXPECT_EQ(n_layers_of(kv_shapes(own, {}, 16, DType::kF32)), 3);
+  EXPECT_EQ(n_layers_of(kv_shapes(shared, {}, 16, DType::kF32)), 2);
   SameKeys of_own(own), of_shared(shared);
   for (const std::vector<int>& steps : {std::vector<int>{9}, {4, 1, 4}}) {
     const auto a = stream_after(own, of_own, steps), b = stream_after(shared, of_shared, steps);
@@ -225,7 +225,8 @@ const PartKind kCross = {
     .name = "cross",
     .make = [](const Config& c, int) -> Block {
       CrossBlock b;
-      b.attention = {.n_heads = c.n_heads, .n_kv_heads = c.n_kv_heads, .head_dim = c.head_dim, .scale = c.score_scale()};
+      b.attention = {
+          .n_heads = c.n_heads, .n_kv_heads = c.n_kv_heads, .head_dim = c.head_dim, .scale = c.score_scale()};
       return b;
     },
     .rows = [] { return TensorRows{kCrossMatrices, {}}; },
@@ -351,7 +352,7 @@ TEST(Parts, HaveNumbersInTheOrderOfAStep) {
   EXPECT_EQ(numbers.n_of(1), 2);
   const int layers[] = {-1, 0, 1, 1, 2, 3};
   for (int i = 0; i < numbers.n(); ++i) EXPECT_EQ(numbers.layer_of(i), layers[i]) << i;
-  EXPECT_EQ(c.n_kv_layers(), 1);
+  EXPECT_EQ(n_layers_of(kv_shapes(c, {}, 16, DType::kF32)), 1);
   EXPECT_EQ(state_shape(c, 1).buffers.size(), 2u * 2);
 }
 

@@ -180,8 +180,9 @@ TEST(Embedder, LongTextsAreComputedInChunks) {
   for (const char* name : {"llama", "gemma2", "gpt_oss", "deepseek2_lite"}) {
     for (const char* pooling : {"none", "cls", "mean", "last"}) {
       const auto open = [&](int n_batch) {
-        return open_embedder(kModels / (name + std::string(".gguf")),
-                             {.backend = {.device = "ref"}, .n_ctx = kMost, .max_batch_tokens = n_batch, .pooling = pooling});
+        return open_embedder(
+            kModels / (name + std::string(".gguf")),
+            {.backend = {.device = "ref"}, .n_ctx = kMost, .max_batch_tokens = n_batch, .pooling = pooling});
       };
       const int n_batch = std::uniform_int_distribution(1, kMost / 2)(rng);
       const auto whole = open(kMost), chunked = open(n_batch);
@@ -198,8 +199,9 @@ TEST(Embedder, LongTextsAreComputedInChunks) {
       EXPECT_NE(chunked->progress(), before);
     }
   }
-  EXPECT_EQ(open_embedder(kEncoders / "bert.gguf", {.backend = {.device = "ref"}, .max_batch_tokens = 5})->max_batch_tokens(),
-            70)
+  EXPECT_EQ(
+      open_embedder(kEncoders / "bert.gguf", {.backend = {.device = "ref"}, .max_batch_tokens = 5})->max_batch_tokens(),
+      70)
       << "a token of an encoder sees its whole text";
 }
 

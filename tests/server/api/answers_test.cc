@@ -226,19 +226,20 @@ struct ChannelModel {
   std::unique_ptr<testing::OwnedSpec> spec = testing::byte_level_spec();
   std::vector<int32_t> written;
   size_t begin = 0;
-  Rig rig{{.info = {.n_ctx = 2048, .block_size = 16, .pools = {{.n_blocks = 256}}, .max_batch_tokens = 64, .max_seqs = 4},
-           .writes = [this](const SampleRow& row) { return write(row); }},
-          64,
-          {},
-          [this](ServedModelParts& parts) {
-            spec->merges.clear();
-            for (size_t i = 0; i < 3; ++i) {
-              spec->tokens[256 + i] = std::array{"<|channel|>", "<|message|>", "<|other|>"}[i];
-              spec->spec.token_types[256 + i] = 3;
-            }
-            parts.tokenizer = Tokenizer::create(spec->view());
-            parts.call_format = find_call_format("gpt_oss");
-          }};
+  Rig rig{
+      {.info = {.n_ctx = 2048, .block_size = 16, .pools = {{.n_blocks = 256}}, .max_batch_tokens = 64, .max_seqs = 4},
+       .writes = [this](const SampleRow& row) { return write(row); }},
+      64,
+      {},
+      [this](ServedModelParts& parts) {
+        spec->merges.clear();
+        for (size_t i = 0; i < 3; ++i) {
+          spec->tokens[256 + i] = std::array{"<|channel|>", "<|message|>", "<|other|>"}[i];
+          spec->spec.token_types[256 + i] = 3;
+        }
+        parts.tokenizer = Tokenizer::create(spec->view());
+        parts.call_format = find_call_format("gpt_oss");
+      }};
 
   int32_t write(const SampleRow& row) {
     if (begin == 0) begin = row.history.size();
