@@ -25,8 +25,8 @@ std::vector<int> numbers_in(std::istream& list) {
   return numbers;
 }
 
-std::vector<int> allowed_cpus(const std::filesystem::path& root) {
-  std::ifstream status(root / "proc/self/status");
+std::vector<int> allowed_cpus(const std::string& root) {
+  std::ifstream status(root + "/proc/self/status");
   for (std::string line; std::getline(status, line);) {
     constexpr std::string_view kKey = "Cpus_allowed_list:";
     if (!line.starts_with(kKey)) continue;
@@ -37,11 +37,11 @@ std::vector<int> allowed_cpus(const std::filesystem::path& root) {
 }
 
 // The number of cores of these CPUs; 0 if unknown.
-int cores_of(const std::vector<int>& cpus, const std::filesystem::path& root) {
+int cores_of(const std::vector<int>& cpus, const std::string& root) {
   std::set<int> first_of_core;
   for (const int cpu : cpus) {
-    const std::filesystem::path folder = root / "sys/devices/system/cpu" / ("cpu" + std::to_string(cpu));
-    std::ifstream file(folder / "topology/thread_siblings_list");
+    const std::string folder = root + "/sys/devices/system/cpu/cpu" + std::to_string(cpu);
+    std::ifstream file(folder + "/topology/thread_siblings_list");
     const std::vector<int> siblings = numbers_in(file);
     if (siblings.empty()) return 0;
     first_of_core.insert(siblings.front());
@@ -51,15 +51,15 @@ int cores_of(const std::vector<int>& cpus, const std::filesystem::path& root) {
 
 }  // namespace
 
-int allowed_cores(const std::filesystem::path& root) { return cores_of(allowed_cpus(root), root); }
+int allowed_cores(const std::string& root) { return cores_of(allowed_cpus(root), root); }
 
-std::vector<MemoryNode> memory_nodes(const std::filesystem::path& root) {
+std::vector<MemoryNode> memory_nodes(const std::string& root) {
   const std::vector<int> allowed = allowed_cpus(root);
-  const std::filesystem::path folder = root / "sys/devices/system/node";
+  const std::string folder = root + "/sys/devices/system/node";
   std::vector<MemoryNode> nodes;
-  std::ifstream online(folder / "online");
+  std::ifstream online(folder + "/online");
   for (const int id : numbers_in(online)) {
-    std::ifstream list(folder / ("node" + std::to_string(id)) / "cpulist");
+    std::ifstream list(folder + "/node" + std::to_string(id) + "/cpulist");
     MemoryNode node;
     node.id = id;
     for (const int cpu : numbers_in(list))
