@@ -16,6 +16,7 @@ import struct
 SHAPES = {  # layers, dim, heads, KV heads, head dim, FFN dim, tokens, rope theta, whether q, k and v have biases
     "smollm-135m": ("llama", 30, 576, 9, 3, 64, 1536, 49152, 1e4, False),
     "qwen2.5-0.5b": ("qwen2", 24, 896, 14, 2, 64, 4864, 151936, 1e6, True),
+    "qwen3-0.6b": ("qwen3", 28, 1024, 16, 8, 128, 3072, 151936, 1e6, False),
     "llama-3.2-1b": ("llama", 16, 2048, 32, 8, 64, 8192, 128256, 5e5, False),
     "llama-3.1-8b": ("llama", 32, 4096, 32, 8, 128, 14336, 128256, 5e5, False),
 }
@@ -59,7 +60,8 @@ def vocabulary(n_tokens):
 def metadata(name):
     arch, layers, dim, heads, kv_heads, head_dim, ffn, n_tokens, theta, _ = SHAPES[name]
     numbers = {"block_count": layers, "context_length": 32768, "embedding_length": dim, "feed_forward_length": ffn,
-               "attention.head_count": heads, "attention.head_count_kv": kv_heads, "rope.dimension_count": head_dim,
+               "attention.head_count": heads, "attention.head_count_kv": kv_heads, "attention.key_length": head_dim,
+               "attention.value_length": head_dim, "rope.dimension_count": head_dim,
                "vocab_size": n_tokens}
     pairs = [pair("general.architecture", STRING, text(arch)), pair("general.name", STRING, text(name))]
     pairs += [pair(f"{arch}.{key}", U32, struct.pack("<I", value)) for key, value in numbers.items()]
@@ -70,7 +72,7 @@ def metadata(name):
 
 def tensors(name):
     """Yields (name, columns, rows) of each matrix, and (name, elements, None) of each vector."""
-    _, layers, dim, heads, kv_heads, head_dim, ffn, n_tokens, _, biases = SHAPES[name]
+    arch, layers, dim, heads, kv_heads, head_dim, ffn, n_tokens, _, biases = SHAPES[name]
     q, kv = heads * head_dim, kv_heads * head_dim
     yield "token_embd.weight", dim, n_tokens
     yield "output_norm.weight", dim, None
@@ -81,6 +83,9 @@ def tensors(name):
             yield f"blk.{i}.attn_{part}.weight", dim, n
             if biases:
                 yield f"blk.{i}.attn_{part}.bias", n, None
+        if arch == "qwen3":
+            yield f"blk.{i}.attn_q_norm.weight", head_dim, None
+            yield f"blk.{i}.attn_k_norm.weight", head_dim, None
         yield f"blk.{i}.attn_output.weight", q, dim
         yield f"blk.{i}.ffn_gate.weight", dim, ffn
         yield f"blk.{i}.ffn_up.weight", dim, ffn

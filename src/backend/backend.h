@@ -65,10 +65,10 @@ class Backend {
   // points at them. If the backend has its own copy, the result's codes are null. The bodies in ref/ need codes.
   virtual Weight prepare(const Weight& host, unsigned /* WeightUse bits */) { return host; }
   // Sizes for memory plans, computed from shapes alone: the bytes that prepare, make_kv and make_states allocate.
-  // reads_codes: whether a prepared weight with this use still points at host's codes. Such codes stay in the memory of
-  // their source.
+  // reads_codes: whether a prepared weight of this format and use still points at host's codes. Such codes stay in the
+  // memory of their source.
   virtual size_t packed_bytes(const Weight& /*shape*/, unsigned /*use*/) const { return 0; }
-  virtual bool reads_codes(unsigned /*use*/) const { return true; }
+  virtual bool reads_codes(Format /*format*/, unsigned /*use*/) const { return true; }
   // From now on, packs weights in as few bytes as possible (BackendOptions::small_weights) and keeps no copies
   // (BackendOptions::copies). False if it did so before.
   virtual bool save_memory() { return false; }

@@ -32,7 +32,7 @@ class PlannedGpu final : public Backend {
     return gpu_packed_bytes(shape, false) + (has_copies_ ? gpu_halves_bytes(shape, use) : 0);
   }
   bool save_memory() override { return std::exchange(has_copies_, false); }
-  bool reads_codes(unsigned) const override { return false; }
+  bool reads_codes(Format, unsigned) const override { return false; }
   // CudaBackend's caches have an extra block and an extra slot for the sequences that pad a step.
   size_t kv_bytes(const KvShape& shape) const override {
     KvShape padded = shape;

@@ -26,7 +26,7 @@ class Wrapped : public Backend {
   std::unique_ptr<StateCache> make_states(const StateShape& shape) override { return inner_->make_states(shape); }
   size_t packed_bytes(const Weight& shape, unsigned use) const override { return inner_->packed_bytes(shape, use); }
   bool save_memory() override { return inner_->save_memory(); }
-  bool reads_codes(unsigned use) const override { return inner_->reads_codes(use); }
+  bool reads_codes(Format format, unsigned use) const override { return inner_->reads_codes(format, use); }
   size_t kv_bytes(const KvShape& shape) const override { return inner_->kv_bytes(shape); }
   size_t state_bytes(const StateShape& shape) const override { return inner_->state_bytes(shape); }
   void reserve(const StepLimits& limits) override { inner_->reserve(limits); }

@@ -99,6 +99,16 @@ MappedFile::~MappedFile() {
   }
 }
 
+void give_back_mapped(std::span<const uint8_t> bytes) {
+  MappedFiles& files = mapped_files();
+  std::lock_guard lock(files.mutex);
+  for (const Mapped& one : files.all) {
+    const auto* begin = static_cast<const uint8_t*>(one.data);
+    if (bytes.data() >= begin && bytes.data() + bytes.size() <= begin + one.then.n_bytes)
+      return drop_pages(bytes.data(), bytes.size());
+  }
+}
+
 std::string changed_mapped_file() {
   MappedFiles& files = mapped_files();
   std::lock_guard lock(files.mutex);

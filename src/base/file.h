@@ -31,6 +31,10 @@ class MappedFile {
   size_t size_ = 0;
 };
 
+// Takes bytes of a mapped file that will hardly be read again out of this process's memory. The bytes stay valid: the
+// system reads them again when they are used. Does nothing for other memory.
+void give_back_mapped(std::span<const uint8_t> bytes);
+
 // The path of a mapped file that was written to or truncated after the file was mapped; "" when no mapped file has
 // changed. Reading such a mapping gives the new bytes, zeros, or a SIGBUS.
 std::string changed_mapped_file();

@@ -59,6 +59,8 @@ bool is_full(int error);  // whether errno means a full disk or quota, or a file
 // The first `size` bytes of a file, for reading; null if the file system cannot map files. Unmapped by unmap_file.
 const uint8_t* map_file(const FileHandle& file, size_t size);
 void unmap_file(const uint8_t* data, size_t size);
+// Takes whole pages of a mapped file out of this process's memory. They are read again when they are used.
+void drop_pages(const uint8_t* data, size_t size);
 
 enum class LockResult { kTaken, kHeldByOther, kNoLocks, kFailed };
 LockResult try_lock(const FileHandle& file, bool shared);  // held until the file is closed

@@ -120,6 +120,11 @@ const uint8_t* map_file(const FileHandle& file, size_t size) {
   return mapped == MAP_FAILED ? nullptr : static_cast<const uint8_t*>(mapped);
 }
 void unmap_file(const uint8_t* data, size_t size) { ::munmap(const_cast<uint8_t*>(data), size); }
+void drop_pages(const uint8_t* data, size_t size) {
+  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE)), from = reinterpret_cast<uintptr_t>(data);
+  const uintptr_t begin = (from + page - 1) / page * page, end = (from + size) / page * page;
+  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+}
 
 bool is_full(int error) { return error == ENOSPC || error == EDQUOT || error == EFBIG; }
 

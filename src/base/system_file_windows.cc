@@ -116,6 +116,8 @@ const uint8_t* map_file(const FileHandle& file, size_t size) {
   return static_cast<const uint8_t*>(data);
 }
 void unmap_file(const uint8_t* data, size_t) { UnmapViewOfFile(data); }
+// VirtualUnlock takes pages that are not locked out of the working set.
+void drop_pages(const uint8_t* data, size_t size) { (void)VirtualUnlock(const_cast<uint8_t*>(data), size); }
 
 bool is_full(int error) { return error == ENOSPC || error == EFBIG; }
 

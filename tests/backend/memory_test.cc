@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "backend/cpu/cpu_kv.h"
 #include "base/numa.h"
 #include "base/system.h"
 #include "captured_log.h"
@@ -46,6 +47,18 @@ bool system_knows_pages() {
 size_t count_touched(const Memory& memory) {
   const std::vector<int> nodes = nodes_of_pages(memory);
   return static_cast<size_t>(std::count_if(nodes.begin(), nodes.end(), [](int node) { return node >= 0; }));
+}
+
+// A cache takes memory from the system block by block, in large pages too.
+TEST(CpuKvCache, TakesMemoryAsBlocksAreUsed) {
+  if (!system_knows_pages()) GTEST_SKIP() << "the system does not say which pages are used";
+  CpuKv kv({.n_layers = 12, .n_kv_heads = 4, .head_dim = 64, .block_size = 16, .n_blocks = 512, .dtype = DType::kF16});
+  ASSERT_GE(kv.memory.size(), 96 * kMiB);
+  const std::vector<uint8_t> block(kv.block_bytes(), 1);
+  for (int32_t i = 0; i < kv.group; ++i) kv.write_block(i, block);
+  const size_t used = static_cast<size_t>(kv.group) * kv.block_bytes(), large_page = 2 * kMiB;
+  EXPECT_GE(count_touched(kv.memory) * kPage, used);
+  EXPECT_LE(count_touched(kv.memory) * kPage, used + large_page);
 }
 
 // This machine's first memory node, listed twice. Two entries are enough to cause the calls.

@@ -10,6 +10,7 @@
 
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <random>
 
 #include "backend/cpu/cpu_backend.h"
@@ -110,6 +111,35 @@ TEST_P(PackedWeights, HoldTheWeights) {
   }
 }
 
+// A tied embedding is looked up in the panels of the output matrix.
+TEST_P(PackedWeights, GiveTheirRows) {
+  for (const bool small : {false, true}) {
+    const auto backend = backend_of(*GetParam(), small);
+    for (int i = 0; i < kFormatCount; ++i) {
+      const auto format = static_cast<Format>(i);
+      const uint64_t seed = test_seed();
+      SCOPED_TRACE(testing::Message() << info(format).name << (small ? ", small" : "") << ", seed " << seed);
+      const std::vector<uint8_t> bytes = random_bytes(format, seed);
+      const Weight w = backend->prepare({.format = format, .n_out = kOut, .n_in = kIn, .codes = bytes.data()},
+                                        kForMatmul | kForEmbedding);
+      EXPECT_EQ(w.codes == nullptr, cpu::packs_exactly(format));
+      EXPECT_EQ(w.codes != nullptr, backend->reads_codes(format, kForMatmul | kForEmbedding));
+      std::vector<float> want(kOut * kIn), got(kOut * kIn);
+      decode_row(format, bytes.data(), want.data(), kOut * kIn);
+      std::vector<int32_t> tokens(kOut);
+      std::iota(tokens.begin(), tokens.end(), 0);
+      const std::vector<int32_t> starts = {0, kOut}, lengths = {kOut};
+      backend->begin({.tokens = tokens, .positions = tokens, .q_start = starts, .kv_len = lengths});
+      const Tensor rows = backend->alloc(DType::kF32, kOut, kIn);
+      backend->embed(rows, w, 1.0f);
+      backend->download(got.data(), rows);
+      float largest = 0;
+      for (float v : want) largest = std::max(largest, std::abs(v));
+      for (size_t at = 0; at < got.size(); ++at) ASSERT_NEAR(got[at], want[at], 1e-6f * largest) << "at " << at;
+    }
+  }
+}
+
 // Scales that f16 cannot hold: all very small or very large.
 TEST_P(PackedWeights, HoldScalesOfAnySize) {
   const auto backend = backend_of(*GetParam());
@@ -134,12 +164,12 @@ TEST_P(PackedWeights, HoldScalesOfAnySize) {
 // file packs the scales of a super-block in 6 bits.
 TEST_P(PackedWeights, AreAsSmallAsTheFile) {
   const std::pair<Format, double> bits[] = {
-      {Format::Q4_0, 4.5},       {Format::Q4_1, 5},         {Format::Q5_0, 5.5},        {Format::Q5_1, 6},
-      {Format::Q8_0, 8.5},       {Format::Q2_K, 2.625},     {Format::Q3_K, 3.5},        {Format::Q4_K, 4.625},
-      {Format::Q5_K, 5.625},     {Format::Q6_K, 6.5625},    {Format::IQ4_NL, 4.5},      {Format::IQ4_XS, 4.3125},
-      {Format::MXFP4, 4.25},     {Format::NVFP4, 4.5},      {Format::NVFP4_SCALED, 5},  {Format::AFFINE4_64, 4.5},
-      {Format::AFFINE4_32, 5},   {Format::AFFINE8_64, 8.5}, {Format::AFFINE8_32, 9},    {Format::F8_E4M3_32, 8.5},
-      {Format::TQ2_0, 2.0625},   {Format::Q1_0, 1.125},     {Format::Q2_0, 2.25},
+      {Format::Q4_0, 4.5},     {Format::Q4_1, 5},         {Format::Q5_0, 5.5},       {Format::Q5_1, 6},
+      {Format::Q8_0, 8.5},     {Format::Q2_K, 2.625},     {Format::Q3_K, 3.5},       {Format::Q4_K, 4.625},
+      {Format::Q5_K, 5.625},   {Format::Q6_K, 6.5625},    {Format::IQ4_NL, 4.5},     {Format::IQ4_XS, 4.3125},
+      {Format::MXFP4, 4.25},   {Format::NVFP4, 4.5},      {Format::NVFP4_SCALED, 5}, {Format::AFFINE4_64, 4.5},
+      {Format::AFFINE4_32, 5}, {Format::AFFINE8_64, 8.5}, {Format::AFFINE8_32, 9},   {Format::F8_E4M3_32, 8.5},
+      {Format::TQ2_0, 2.0625}, {Format::Q1_0, 1.125},     {Format::Q2_0, 2.25},
   };
   ThreadPool pool(1);
   for (const auto& [format, expected] : bits) {

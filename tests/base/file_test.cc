@@ -5,8 +5,12 @@
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "base/error.h"
 
@@ -92,6 +96,37 @@ TEST_F(FileWriterTest, KeepsTheOldFileForThoseWhoHaveItMapped) {
   EXPECT_EQ(mapped.bytes().back(), 'x');
   EXPECT_EQ(read_file(path("a")).size(), 50'000u);
 }
+
+#if defined(__linux__)
+// The bytes of a mapping that are in this process's memory; nothing if the system does not say.
+std::optional<size_t> resident(const uint8_t* mapping) {
+  std::ifstream maps("/proc/self/smaps");
+  const std::string begin = fmt::format("{:x}-", reinterpret_cast<uintptr_t>(mapping));
+  std::string line;
+  while (std::getline(maps, line) && !line.starts_with(begin)) {}
+  while (std::getline(maps, line))
+    if (line.starts_with("Rss:")) return std::stoul(line.substr(4)) * 1024;
+  return std::nullopt;
+}
+
+TEST_F(FileWriterTest, GivesBackPagesOfAMappedFile) {
+  const std::string text(1 << 20, 'x');
+  write_file(path("a"), bytes_of(text));
+  const MappedFile mapped(path("a"));
+  const auto all_x = [&] { return std::ranges::count(mapped.bytes(), 'x') == std::ssize(text); };
+  ASSERT_TRUE(all_x());
+  if (!resident(mapped.bytes().data())) GTEST_SKIP() << "the system does not say which pages are in memory";
+  EXPECT_EQ(resident(mapped.bytes().data()), text.size());
+  const std::vector<uint8_t> elsewhere(1 << 16, 'y');
+  give_back_mapped(elsewhere);
+  EXPECT_EQ(std::ranges::count(elsewhere, 'y'), 1 << 16);
+  give_back_mapped(mapped.bytes().subspan(100, 1 << 19));  // whole pages only
+  EXPECT_LE(*resident(mapped.bytes().data()), (1u << 19) + (1u << 16));
+  give_back_mapped(mapped.bytes());
+  EXPECT_EQ(resident(mapped.bytes().data()), 0u);
+  EXPECT_TRUE(all_x());
+}
+#endif
 
 TEST_F(FileWriterTest, RefusesAtOnce) {
   const auto refused = [](const std::string& path) -> std::string {

@@ -19,7 +19,7 @@ void CpuBackend::write_token(KvCache& cache, int layer, int64_t token, const flo
   const int32_t block = batch().blocks(seq, kv.shape.table)[position / size];
   CHECK(block >= 0 && block < kv.shape.n_blocks);
   for (int h = 0; h < kv.shape.n_kv_heads; ++h, k += head_dim, v += head_dim) {
-    uint8_t* page = kv.pages(layer, h) + block * kv.page_stride;
+    uint8_t* page = kv.pages(layer, h) + cpu::offset_of(kv.places(), block);
     kernels_.write_kv(k, v, head_dim, kv.layout, page, position % size);
   }
 }
@@ -109,7 +109,7 @@ void CpuBackend::attention(Tensor y, Tensor q, const KvCache& cache, const Atten
     const int kv_head = static_cast<int>(i % a.n_kv_heads), first_head = kv_head * group;
     const int64_t column = int64_t{first_head} * a.head_dim;
     kernels_.attention({.pages = kv.pages(a.layer, kv_head),
-                        .page_stride = kv.page_stride,
+                        .places = kv.places(),
                         .kv = kv.layout,
                         .block_size = kv.shape.block_size,
                         .blocks = batch().blocks(task.seq, kv.shape.table),

@@ -49,9 +49,14 @@ Weight CpuBackend::prepare(const Weight& host, unsigned use) {
       weights_.back().choice = cpu::fastest_kernels(host.format, packing_);
     allocated_ += weights_.back().memory.size();
     weight.packed = &weights_.back();
-    if (!reads_codes(use)) weight.codes = nullptr;
+    if (!reads_codes(host.format, use)) weight.codes = nullptr;
   }
   return weight;
+}
+
+// Rows of an embedding that is also multiplied are read from the panels.
+bool CpuBackend::reads_codes(Format format, unsigned use) const {
+  return (use & kForEmbedding) != 0 && !((use & kForMatmul) != 0 && cpu::packs_exactly(format));
 }
 
 size_t CpuBackend::packed_bytes(const Weight& shape, unsigned use) const {
@@ -148,7 +153,11 @@ void CpuBackend::sample(const Tensor& logits, std::span<const SampleRow> rows) {
 void CpuBackend::embed(Tensor x, const Weight& table, float scale) {
   for_rows(x.rows, x.rows * x.cols, [&](int64_t t, int) {
     CHECK(batch().tokens[t] >= 0 && batch().tokens[t] < table.n_out);
-    decode_row(table.format, table.row(batch().tokens[t]), x.f32(t), x.cols);
+    if (table.codes != nullptr) {
+      decode_row(table.format, table.row(batch().tokens[t]), x.f32(t), x.cols);
+    } else {
+      cpu::read_packed_row(*static_cast<const cpu::PackedWeight*>(table.packed), table.format, batch().tokens[t], x.f32(t));
+    }
     if (scale != 1.0f) kernels_.scale(x.f32(t), x.cols, scale, 0.0f);
   });
 }

@@ -28,44 +28,44 @@ enum class Scales : uint8_t { kF16, kE8M0, kE4M3, kSuper, kSuperNibbles, kSuperS
 // The quantized layouts that have kernels. Packing removes most differences between formats. The remaining ones are the
 // fields of QuantKind.
 struct QuantKind {
-  int bits;  // 1 to 8; with a codebook, 4 at most; 7 bits fill a byte, in unpacked file blocks
-  int span;  // with a codebook, the largest difference of two levels; 0: no codebook
+  int bits;   // 1 to 8; with a codebook, 4 at most; 7 bits fill a byte, in unpacked file blocks
+  int span;   // with a codebook, the largest difference of two levels; 0: no codebook
   int group;  // elements that share a scale: 16, 32, 64, 128 or 256
   bool has_min;
   Scales scales;
 };
 constexpr QuantKind kQuantKinds[] = {
-    {4, 0, 32, false, Scales::kF16},              // Q4_0
-    {4, 0, 32, true, Scales::kF16},               // Q4_1 AFFINE4_32
-    {5, 0, 32, false, Scales::kF16},              // Q5_0
-    {5, 0, 32, true, Scales::kF16},               // Q5_1
-    {8, 0, 32, false, Scales::kF16},              // Q8_0 F8_E4M3_32
-    {8, 0, 128, false, Scales::kF16},             // F8_E4M3
-    {8, 0, 32, true, Scales::kF16},               // AFFINE8_32
-    {4, 0, 32, true, Scales::kSuper},             // Q4_K
-    {5, 0, 32, true, Scales::kSuper},             // Q5_K
-    {2, 0, 16, true, Scales::kSuperNibbles},      // Q2_K
-    {3, 0, 16, false, Scales::kSuperSixBits},     // Q3_K
-    {2, 0, 256, false, Scales::kF16},             // TQ1_0 TQ2_0
-    {6, 0, 16, false, Scales::kSuper},            // Q6_K
-    {2, 0, 64, false, Scales::kF16},              // Q2_0
-    {1, 2, 128, false, Scales::kF16},             // Q1_0
-    {4, 240, 32, false, Scales::kF16},            // IQ4_NL
-    {4, 24, 32, false, Scales::kE8M0},            // MXFP4
-    {4, 240, 32, false, Scales::kSuper},          // IQ4_XS
-    {4, 124, 32, false, Scales::kSuper},          // IQ3_XXS
-    {4, 30, 32, false, Scales::kSuper},           // IQ3_S
-    {3, 86, 32, false, Scales::kSuper},           // IQ2_XXS
-    {3, 86, 16, false, Scales::kSuper},           // IQ2_XS IQ2_S
-    {3, 18, 32, false, Scales::kSuper},           // IQ1_S
-    {3, 18, 16, false, Scales::kSuper},           // IQ1_M
-    {7, 0, 32, false, Scales::kSuper},            // file blocks of IQ1_S IQ2_XXS IQ3_XXS IQ3_S, unpacked
-    {7, 0, 16, false, Scales::kMultiples},        // file blocks of IQ1_M IQ2_XS IQ2_S, unpacked
-    {7, 0, 256, false, Scales::kF16},             // file blocks of TQ1_0, unpacked
-    {4, 24, 16, false, Scales::kE4M3},            // NVFP4
-    {4, 24, 16, false, Scales::kF16},             // NVFP4_SCALED
-    {4, 0, 64, true, Scales::kF16},               // AFFINE4_64
-    {8, 0, 64, true, Scales::kF16},               // AFFINE8_64
+    {4, 0, 32, false, Scales::kF16},           // Q4_0
+    {4, 0, 32, true, Scales::kF16},            // Q4_1 AFFINE4_32
+    {5, 0, 32, false, Scales::kF16},           // Q5_0
+    {5, 0, 32, true, Scales::kF16},            // Q5_1
+    {8, 0, 32, false, Scales::kF16},           // Q8_0 F8_E4M3_32
+    {8, 0, 128, false, Scales::kF16},          // F8_E4M3
+    {8, 0, 32, true, Scales::kF16},            // AFFINE8_32
+    {4, 0, 32, true, Scales::kSuper},          // Q4_K
+    {5, 0, 32, true, Scales::kSuper},          // Q5_K
+    {2, 0, 16, true, Scales::kSuperNibbles},   // Q2_K
+    {3, 0, 16, false, Scales::kSuperSixBits},  // Q3_K
+    {2, 0, 256, false, Scales::kF16},          // TQ1_0 TQ2_0
+    {6, 0, 16, false, Scales::kSuper},         // Q6_K
+    {2, 0, 64, false, Scales::kF16},           // Q2_0
+    {1, 2, 128, false, Scales::kF16},          // Q1_0
+    {4, 240, 32, false, Scales::kF16},         // IQ4_NL
+    {4, 24, 32, false, Scales::kE8M0},         // MXFP4
+    {4, 240, 32, false, Scales::kSuper},       // IQ4_XS
+    {4, 124, 32, false, Scales::kSuper},       // IQ3_XXS
+    {4, 30, 32, false, Scales::kSuper},        // IQ3_S
+    {3, 86, 32, false, Scales::kSuper},        // IQ2_XXS
+    {3, 86, 16, false, Scales::kSuper},        // IQ2_XS IQ2_S
+    {3, 18, 32, false, Scales::kSuper},        // IQ1_S
+    {3, 18, 16, false, Scales::kSuper},        // IQ1_M
+    {7, 0, 32, false, Scales::kSuper},         // file blocks of IQ1_S IQ2_XXS IQ3_XXS IQ3_S, unpacked
+    {7, 0, 16, false, Scales::kMultiples},     // file blocks of IQ1_M IQ2_XS IQ2_S, unpacked
+    {7, 0, 256, false, Scales::kF16},          // file blocks of TQ1_0, unpacked
+    {4, 24, 16, false, Scales::kE4M3},         // NVFP4
+    {4, 24, 16, false, Scales::kF16},          // NVFP4_SCALED
+    {4, 0, 64, true, Scales::kF16},            // AFFINE4_64
+    {8, 0, 64, true, Scales::kF16},            // AFFINE8_64
 };
 constexpr int kQuantKindCount = sizeof(kQuantKinds) / sizeof(kQuantKinds[0]);
 
@@ -211,8 +211,8 @@ static inline int tile_begin(const Tiling& t, int tile) {
 // kBlocks: the activations are bf16 in blocks (Kernels::block_tiles); with kBlocks, the panel stays as it is. kBytes:
 // codes of less than 8 bits, or file blocks. kRows: file blocks are multiplied row by row, for up to kFewTokens tokens.
 enum class Unpacked : uint8_t { kNo, kF32, kInt16, kBF16, kBlocks, kBytes, kRows };
-constexpr int kUnpackTiles = 4;  // with fewer tiles of tokens, unpacking costs more time than it saves
-constexpr int kBlockTokens = 4;  // with fewer tokens, block tiles read weights more slowly
+constexpr int kUnpackTiles = 4;        // with fewer tiles of tokens, unpacking costs more time than it saves
+constexpr int kBlockTokens = 4;        // with fewer tokens, block tiles read weights more slowly
 constexpr int kUnpackBf16Tokens = 96;  // as kUnpackTiles, for kBF16
 
 // F16 weights as 16-bit integers with a scale for each row and 32 of k. Sums of 32 products fit in 32 bits. The limit
@@ -240,14 +240,14 @@ struct MatmulJob {
   float factor;  // multiplies the product
   float* y;      // [n_tokens, n_out]
   int64_t y_stride;
-  const float* bias;  // [n_out] or null
-  bool accumulate;    // true: y += the result
-  Unpacked unpacked;  // kF32: sums are in parts of k
-  int kind;           // in kQuantKinds; -1: dense
-  Dense dense;        // the type of dense weights
-  int zero;           // of the codes
+  const float* bias;                // [n_out] or null
+  bool accumulate;                  // true: y += the result
+  Unpacked unpacked;                // kF32: sums are in parts of k
+  int kind;                         // in kQuantKinds; -1: dense
+  Dense dense;                      // the type of dense weights
+  int zero;                         // of the codes
   const FileBlockFns* file_blocks;  // of panels of file blocks, else null
-  const Kernels* kernels;  // the instruction set of `tiles`
+  const Kernels* kernels;           // the instruction set of `tiles`
 };
 struct PanelRange {
   int64_t panel_begin, panel_end;
@@ -274,11 +274,22 @@ struct KvLayout {
 };
 static inline int kv_groups(int head_dim) { return (head_dim + kKvGroup - 1) / kKvGroup; }
 
+// Where the page of a block is, counted from the page of block 0: blocks are in groups. All strides are in bytes.
+struct BlockPlaces {
+  int64_t stride;  // from block to block of a group
+  int32_t group;   // blocks, a power of two
+  int64_t group_stride;
+};
+static inline int64_t offset_of(const BlockPlaces& places, int32_t block) {
+  const int32_t in_group = block & (places.group - 1);
+  return (block - in_group) / places.group * places.group_stride + in_group * places.stride;
+}
+
 // A part of attention for one KV head: the query heads of its group for some tokens, over the keys [key_begin,
 // key_end).
 struct AttentionJob {
-  const uint8_t* pages;  // the page of block i is at pages + blocks[i] * page_stride
-  int64_t page_stride;   // bytes
+  const uint8_t* pages;  // of block 0
+  BlockPlaces places;
   KvLayout kv;
   int block_size;
   const int32_t* blocks;
@@ -316,11 +327,11 @@ struct Kernels {
   bool signed_codes;   // 8-bit codes are stored minus 128
   bool bf16_dot;       // bf16 weights need bf16 activations
 
-  const TileRow* quant_tiles;  // [kQuantKindCount]
+  const TileRow* quant_tiles;       // [kQuantKindCount]
   const FileBlockFns* file_blocks;  // [FileBlocks]
-  const TileRow* dense_tiles;  // [kDenseCount]
-  const TileRow* block_tiles;  // for bf16 weights and activations in blocks; null: none
-  int block_tile;              // the largest number of tokens of block_tiles
+  const TileRow* dense_tiles;       // [kDenseCount]
+  const TileRow* block_tiles;       // for bf16 weights and activations in blocks; null: none
+  int block_tile;                   // the largest number of tokens of block_tiles
   void (*pack_activations)(const float* x, int64_t stride, int m, int64_t n_in, const ActLayout& layout, uint8_t* tile);
   void (*matmul)(const MatmulJob& job, const PanelRange& range);
   // y = act(gate) * up, where y is the gate job's y.
@@ -345,7 +356,7 @@ struct Kernels {
   // Kernels of the peak measurement. Each returns the number of operations, or of bytes read.
   double (*peak_read)(const void* data, int64_t n_bytes);
   double (*peak_f32)(int64_t iterations);
-  double (*peak_bf16)(int64_t iterations);  // f32 if bf16_dot is false
+  double (*peak_bf16)(int64_t iterations);   // f32 if bf16_dot is false
   double (*peak_int16)(int64_t iterations);  // f32 if int16_tile is 0
   double (*peak_int8)(int64_t iterations);
 

@@ -8,20 +8,23 @@
 #include <optional>
 #include <vector>
 
+#include "base/file.h"
 #include "base/half.h"
 
 namespace ingot::cpu {
 namespace {
 
+constexpr int64_t kPackedAtOnce = 32 << 20;  // bytes of a file
+
 // Packs the panels of a quantized weight, block by block, from rows unpacked by their format.
 class QuantPacker {
  public:
-  QuantPacker(const FormatInfo& format, const QuantKind& kind, const Weight& host, bool signed_codes, float factor)
+  QuantPacker(const FormatInfo& format, const QuantKind& kind, const Weight& host, bool flips_codes, float factor)
       : format_(format),
         kind_(kind),
         layout_(block_layout(kind)),
         host_(host),
-        flip_(signed_codes && kind.bits == 8 ? 0x80808080u : 0),
+        flip_(flips_codes ? 0x80808080u : 0),
         inverse_(block_layout(kind).super ? 1.0f : 1.0f / factor) {}
 
   void pack_row(int64_t row, int lane, uint8_t* panel) const {
@@ -301,6 +304,7 @@ void describe_quant(PackedWeight& w, const FormatInfo& f, int kind, const Kernel
   const BlockLayout layout = block_layout(k);
   w.kind = kind;
   w.factor = factor;
+  w.flips_codes = kernels.signed_codes && k.bits == 8;
   // Levels of a codebook are counted from the lowest. Levels above 7 bits are stored minus 128 if the kernel needs
   // signed codes; the levels of a wide codebook are then stored unchanged.
   const bool is_signed = largest_code(k) >= 128 && kernels.signed_codes;
@@ -417,7 +421,7 @@ PackedWeight pack_weight(const Weight& host, const Kernels& kernels, ThreadPool&
   }
   w.memory = Memory(packed_bytes(host, packing));  // zeroed, so rows past n_out multiply to zero
   place_by_thread(w.memory, host.n_experts, pool);
-  const QuantPacker packer(format, kQuantKinds[std::max(kind, 0)], host, kernels.signed_codes, factor);
+  const QuantPacker packer(format, kQuantKinds[std::max(kind, 0)], host, w.flips_codes, factor);
   const auto pack_panel = [&](int64_t expert, int64_t panel) {
     uint8_t* to = w.memory.data() + (expert * w.n_panels + panel) * w.panel_bytes;
     const int64_t first = expert * host.n_out, end = first + std::min(host.n_out, (panel + 1) * kPanelRows);
@@ -432,9 +436,18 @@ PackedWeight pack_weight(const Weight& host, const Kernels& kernels, ThreadPool&
       }
     }
   };
-  // A loop for each expert: each thread packs the panels that it multiplies later.
+  // A loop for each expert: each thread packs the panels that it multiplies later. Packed rows of a mapped file leave
+  // memory at once, because a large matrix would be in memory twice for a while.
+  const int64_t row_size = static_cast<int64_t>(row_bytes(host.format, host.n_in)),
+                run = std::max<int64_t>(1, kPackedAtOnce / (row_size * kPanelRows));
   for (int64_t expert = 0; expert < host.n_experts; ++expert)
-    pool.parallel_for(w.n_panels, [&](int64_t panel, int) { pack_panel(expert, panel); });
+    for (int64_t first = 0; first < w.n_panels; first += run) {
+      const int64_t n = std::min(run, w.n_panels - first), row = first * kPanelRows;
+      pool.parallel_for(n, [&](int64_t panel, int) { pack_panel(expert, first + panel); });
+      const int64_t n_rows = std::min(n * kPanelRows, host.n_out - row);
+      if (n < w.n_panels)
+        give_back_mapped({host.row(expert * host.n_out + row), static_cast<size_t>(n_rows * row_size)});
+    }
   return w;
 }
 

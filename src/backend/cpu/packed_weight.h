@@ -29,11 +29,12 @@ struct PackedWeight {
   int64_t panel_bytes = 0;
   int kind = -1;  // in kQuantKinds; -1: dense
   Dense dense = Dense::kF32;
-  float factor = 1;       // common factor of all scales, a power of two
-  ActLayout activations;  // the layout of packed activations
+  float factor = 1;          // common factor of all scales, a power of two
+  bool flips_codes = false;  // codes of 8 bits are stored minus 128
+  ActLayout activations;     // the layout of packed activations
 
   std::optional<FileBlocks> file_blocks;  // the panels hold blocks of the file
-  ActLayout few_activations;  // of file blocks, for few tokens
+  ActLayout few_activations;              // of file blocks, for few tokens
 
   Unpacked unpacked = Unpacked::kNo;  // the form for many tokens
   ActLayout many_activations;         // the activations of that form
@@ -86,6 +87,13 @@ size_t packed_bytes(const Weight& shape, Packing packing);
 // Packs the weight for `kernels`. The result's choice is `kernels` for any number of rows.
 PackedWeight pack_weight(const Weight& host, const Kernels& kernels, ThreadPool& pool,
                          Packing packing = Packing::kFast);
+
+// Whether panels keep a format's numbers, so that rows can be read from the panels instead of the file. Not so for float8
+// and for NVFP4 with a scale of the matrix, which are rounded.
+bool packs_exactly(Format format);
+
+// Decodes a row of a weight with one expert, packed from `format`, where packs_exactly(format). out: [n_in]
+void read_packed_row(const PackedWeight& w, Format format, int64_t row, float* out);
 
 // Whether panels of this format are the same bytes for all x86 instruction sets: true unless codes or levels of the
 // codebook need 8 bits.

@@ -43,7 +43,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
   Weight prepare(const Weight& host, unsigned use) override { return weights_.prepare(host, use); }
   size_t packed_bytes(const Weight& w, unsigned use) const override { return weights_.packed_bytes(w, use); }
   bool save_memory() override { return weights_.save_memory(); }
-  bool reads_codes(unsigned) const override { return false; }
+  bool reads_codes(Format, unsigned) const override { return false; }
   size_t kv_bytes(const KvShape& shape) const override;
   size_t state_bytes(const StateShape& shape) const override { return cuda::RecurrenceOps::state_bytes(shape); }
   std::unique_ptr<KvCache> make_kv(const KvShape& shape) override;

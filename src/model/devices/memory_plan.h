@@ -48,7 +48,7 @@ struct MemoryPlan {
   int max_seqs = 0;
   // All memory that holds weights: the backend's allocations, and embeddings that the backend reads from the source's
   // memory. Such embeddings are pages of a mapped file. They are counted, because a model is slow if the system drops
-  // and rereads them. A tied embedding is counted twice: a copy for products, and the rows in the file.
+  // and rereads them. A tied embedding is one matrix.
   size_t weight_bytes = 0;
   size_t borrowed_bytes = 0;    // part of weight_bytes: read from the source's memory
   size_t kv_bytes = 0;          // the backend's padding included

@@ -12,7 +12,11 @@ constexpr Dim kVocab = {[](const Config& c) -> int64_t { return c.n_vocab; }};
 
 constexpr VectorRow head_norm(const char* gguf_name, const char* hf_name, Tensor& (*member)(void*),
                               bool (*optional)(const Config&) = nullptr) {
-  return {.gguf_name = gguf_name, .hf_name = hf_name, .member = member, .n = kModelDim, .optional = optional,
+  return {.gguf_name = gguf_name,
+          .hf_name = hf_name,
+          .member = member,
+          .n = kModelDim,
+          .optional = optional,
           .hf_kept = VectorRow::kLessOne};
 }
 
@@ -20,12 +24,22 @@ constexpr VectorRow head_norm(const char* gguf_name, const char* hf_name, Tensor
 constexpr MatrixRow kMtpMatrices[] = {
     {.gguf_name = "blk.{}.nextn.eh_proj.weight",
      .hf_name = "model.layers.{}.eh_proj.weight|mtp.fc.weight|model.mtp_layers.{}.input_proj.weight",
-     .member = at<&H::project>, .n_out = kModelDim, .n_in = kTwoDim},
+     .member = at<&H::project>,
+     .n_out = kModelDim,
+     .n_in = kTwoDim},
     {.gguf_name = "blk.{}.nextn.embed_tokens.weight",
      .hf_name = "model.layers.{}.embed_tokens.weight|mtp.embed_tokens.weight",
-     .member = at<&H::embedding>, .n_out = kVocab, .n_in = kModelDim, .optional = kOptional, .use = kForEmbedding},
-    {.gguf_name = "blk.{}.nextn.shared_head_head.weight", .hf_name = "model.layers.{}.shared_head.head.weight",
-     .member = at<&H::output>, .n_out = kVocab, .n_in = kModelDim, .optional = kOptional},
+     .member = at<&H::embedding>,
+     .n_out = kVocab,
+     .n_in = kModelDim,
+     .optional = kOptional,
+     .use = kForEmbedding},
+    {.gguf_name = "blk.{}.nextn.shared_head_head.weight",
+     .hf_name = "model.layers.{}.shared_head.head.weight",
+     .member = at<&H::output>,
+     .n_out = kVocab,
+     .n_in = kModelDim,
+     .optional = kOptional},
 };
 
 constexpr VectorRow kMtpVectors[] = {

@@ -121,8 +121,8 @@ std::unique_ptr<WeightSource> quantized_source(std::unique_ptr<WeightSource> sou
                                                const std::string& type) {
   if (type.empty()) return source;
   HostTensor output;
-  const bool has_output = config.tied_output != true &&
-                          TensorFinder(*source, config, true).find(output_row(), 0, output);
+  const bool has_output =
+      config.tied_output != true && TensorFinder(*source, config, true).find(output_row(), 0, output);
   const MixModel model{.n_layers = config.n_layers,
                        .heads_per_kv = config.n_heads / config.n_kv_heads,
                        .tied = !has_output,

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "model/files/load_quantizer.h"
 #include "quant/encode.h"
 
@@ -58,7 +59,10 @@ void TensorFinder::release(const HostTensor& found) {
   copies_.remove_if([&](const auto& copy) { return copy.data() == found.data; });
   if (copies_.size() != n_copies) return;
   HostTensor whole = found;
-  if (found.whole != nullptr) whole.data = found.whole;
+  if (found.whole != nullptr) {
+    whole.data = found.whole;
+    give_back_mapped(found.bytes());
+  }
   source_.release(whole);
 }
 

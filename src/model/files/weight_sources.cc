@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "io/gguf/gguf.h"
 #include "io/huggingface/quantized_tensors.h"
 #include "model/files/weights.h"
@@ -44,7 +45,8 @@ class GgufSource final : public WeightSource {
   }
 
   void release(const HostTensor& tensor) override {
-    copies_.remove_if([&](const auto& copy) { return copy.data() == tensor.data; });
+    if (copies_.remove_if([&](const auto& copy) { return copy.data() == tensor.data; }) == 0)
+      give_back_mapped(tensor.bytes());
   }
 
   size_t total_bytes() const override {
@@ -91,6 +93,7 @@ class GgufSource final : public WeightSource {
     out.format = Format::NVFP4_SCALED;
     out.data = copy.data();
     out.file_bytes = tensor.n_bytes + scale->n_bytes;
+    give_back_mapped(file_->data(tensor));
     out.type = "NVFP4";
   }
 
@@ -136,7 +139,8 @@ class SafetensorsSource final : public WeightSource {
   }
 
   void release(const HostTensor& tensor) override {
-    copies_.remove_if([&](const auto& copy) { return reinterpret_cast<const uint8_t*>(copy.data()) == tensor.data; });
+    const auto is_of = [&](const auto& copy) { return reinterpret_cast<const uint8_t*>(copy.data()) == tensor.data; };
+    if (copies_.remove_if(is_of) == 0) give_back_mapped(tensor.bytes());
   }
 
   size_t total_bytes() const override {
@@ -195,6 +199,8 @@ class SafetensorsSource final : public WeightSource {
     out = {.n_out = matrix.n_out, .n_in = matrix.n_in, .file_bytes = matrix.n_bytes, .type = matrix.type};
     if (matrix.n_out != n_out || matrix.n_in != n_in) return;
     GatheredMatrix gathered = quantized_.gather(matrix);
+    for (const SafeTensor* part : {matrix.codes, matrix.scales, matrix.zeros})
+      if (part != nullptr) give_back_mapped(files_->data(*part));
     out.format = gathered.format;
     out.data = reinterpret_cast<const uint8_t*>(copies_.emplace_back(std::move(gathered.data)).data());
   }
@@ -205,6 +211,7 @@ class SafetensorsSource final : public WeightSource {
     if (reinterpret_cast<uintptr_t>(bytes.data()) % (tensor.dtype->bits / 8) == 0) return bytes.data();
     auto& copy = copies_.emplace_back((bytes.size() + sizeof(uint64_t) - 1) / sizeof(uint64_t));
     std::copy(bytes.begin(), bytes.end(), reinterpret_cast<uint8_t*>(copy.data()));
+    give_back_mapped(bytes);
     return reinterpret_cast<const uint8_t*>(copy.data());
   }
 

@@ -17,12 +17,27 @@ bool is_tied_away(const MatrixRow& row, const Config& config) {
 }
 
 // Parts that text does not need: images and sound, layers that draft tokens, heads that read an embedding.
-constexpr std::string_view kOtherParts[] = {
-    "visual.", "vision", "vit.", "audio_", "embed_vision.", "embed_audio.", "multi_modal_projector.", "mm_projector.",
-    "patch_merger.", "mtp.", "mtp_layers.", "v.", "a.", "mm.", "score.", "classifier.", "cls.", "dense_"};
+constexpr std::string_view kOtherParts[] = {"visual.",
+                                            "vision",
+                                            "vit.",
+                                            "audio_",
+                                            "embed_vision.",
+                                            "embed_audio.",
+                                            "multi_modal_projector.",
+                                            "mm_projector.",
+                                            "patch_merger.",
+                                            "mtp.",
+                                            "mtp_layers.",
+                                            "v.",
+                                            "a.",
+                                            "mm.",
+                                            "score.",
+                                            "classifier.",
+                                            "cls.",
+                                            "dense_"};
 // Frequencies that follow from the config, scales of an FP8 cache, and the output matrix of a model that ties it.
 constexpr std::string_view kNotNeeded[] = {".rotary_emb.inv_freq", ".attn_rot_embd.weight", ".k_scale", ".v_scale",
-                                           "lm_head.weight", "output.weight"};
+                                           "lm_head.weight",       "output.weight"};
 
 bool is_known_to_be_unused(std::string_view name, const Config& config) {
   if (config.arch->encoder)  // poolers and heads are not needed
@@ -120,6 +135,7 @@ class Loader {
         row.use);
     tally(host, row.count);
     if (weight.codes == nullptr) finder_->release(host);
+    if (&row == &embedding_row()) embedding_ = host;
     return weight;
   }
 
@@ -146,8 +162,10 @@ class Loader {
     model.tied = true;
     if (config_.share) return tie_output_of_rank();
     if (part_.embedding()) {
+      const bool was_read = model.embedding.codes != nullptr;
       model.embedding = backend_.prepare(model.embedding, kForMatmul | kForEmbedding);
       model.output = model.embedding;
+      if (was_read && model.embedding.codes == nullptr) finder_->release(embedding_);
     } else {  // another part has looked up and counted the tensor
       HostTensor host;
       finder_->find(embedding_row(), 0, host);
@@ -192,9 +210,9 @@ class Loader {
     ++mix_[host.type.empty() ? info(host.format).name : host.type];
     weights_.n_parameters += host.n_out * host.n_in;
     const size_t n_bytes = host.n_out * row_bytes(host.format, host.n_in);
-    weights_.active_bytes +=
-        count.used == nullptr ? n_bytes
-                              : n_bytes / static_cast<size_t>(size_of(count, model)) * size_of(count.used, model);
+    weights_.active_bytes += count.used == nullptr
+                                 ? n_bytes
+                                 : n_bytes / static_cast<size_t>(size_of(count, model)) * size_of(count.used, model);
     done_ += host.file_bytes > 0 ? host.file_bytes : n_bytes;
     if (progress_) progress_(done_, total_);
   }
@@ -206,6 +224,7 @@ class Loader {
   const OwnParts& part_;
   std::shared_ptr<TensorFinder> finder_;
   Weights weights_;
+  HostTensor embedding_;
   std::map<std::string, int> mix_;
   size_t done_ = 0, total_ = 0;
 };
@@ -218,7 +237,7 @@ WeightBytes bytes_of(WeightSource& source, const Config& config, const Backend& 
   WeightBytes bytes;
   const auto prepared = [&](const Weight& shape, unsigned use) {
     bytes.allocated += backend.packed_bytes(shape, use);
-    if (backend.reads_codes(use)) bytes.borrowed += shape.bytes();
+    if (backend.reads_codes(shape.format, use)) bytes.borrowed += shape.bytes();
   };
   // The model's embedding is counted last, when it is known whether it is also the output matrix.
   Weight embedding;

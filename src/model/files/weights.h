@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -30,6 +31,8 @@ struct HostTensor {
   size_t file_bytes = 0;           // bytes in the checkpoint, if not the size of the blocks; otherwise 0
   std::string type;                // the checkpoint's type, if not `format`: "GPTQ 4-bit g128"
   const uint8_t* whole = nullptr;  // for rows of a larger tensor: that tensor's data, the source's key
+
+  std::span<const uint8_t> bytes() const { return {data, static_cast<size_t>(n_out) * row_bytes(format, n_in)}; }
 };
 
 class WeightSource {
@@ -50,7 +53,8 @@ class WeightSource {
   }
   // The name in the checkpoint, for messages. It differs from `name` if the source renames tensors.
   virtual std::string stored_name(const std::string& name) const { return name; }
-  // Tells the source that this tensor has been prepared, so its bytes will not be read again.
+  // Tells the source that this tensor has been prepared, so its bytes will hardly be read again: the source frees its
+  // copy, and pages of a mapped file leave memory.
   virtual void release(const HostTensor&) {}
   virtual size_t total_bytes() const = 0;
   // A source of the same tensors, for another thread.
@@ -79,7 +83,7 @@ using LoadProgress = std::function<void(size_t done, size_t total)>;
 struct Weights {
   ModelWeights model;
   std::vector<std::vector<Block>> layers;  // [n_layers][parts]: each part's block, with its weights
-  size_t file_bytes = 0;    // of all tensors, as stored in the source
+  size_t file_bytes = 0;                   // of all tensors, as stored in the source
   size_t active_bytes = 0;  // bytes that one token reads: no rows of an embedding, and only the experts that it uses
   int64_t n_parameters = 0;
   std::shared_ptr<void> kept;  // host memory that a backend reads from

@@ -185,7 +185,7 @@ void next_block(const AttentionJob& job, int* position, KeyBlock* block) {
   block->n_chunks = 0;
   while (block->n_chunks < kChunks && *position < job.key_end) {
     const int page = *position / job.block_size, slot = *position % job.block_size / kKeyChunk * kKeyChunk;
-    const uint8_t* base = job.pages + job.blocks[page] * job.page_stride;
+    const uint8_t* base = job.pages + offset_of(job.places, job.blocks[page]);
     const int first = page * job.block_size + slot;
     const int in_page = job.block_size - slot < kKeyChunk ? job.block_size - slot : kKeyChunk;
     const int i = block->n_chunks++;
