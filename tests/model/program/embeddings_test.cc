@@ -1,6 +1,7 @@
 // Embeddings instead of tokens: the rows of the model's own table give the same logits as their tokens.
 #include <numeric>
 
+#include "backend/cpu/packed_weight.h"
 #include "model/golden_models.h"
 
 namespace ingot {
@@ -14,7 +15,11 @@ std::vector<float> rows_of(Ranks& runner, std::span<const int32_t> tokens) {
   std::vector<float> rows(tokens.size() * static_cast<size_t>(table.n_in));
   for (size_t i = 0; i < tokens.size(); ++i) {
     float* row = &rows[i * static_cast<size_t>(table.n_in)];
-    decode_row(table.format, table.row(tokens[i]), row, table.n_in);
+    if (table.codes != nullptr) {
+      decode_row(table.format, table.row(tokens[i]), row, table.n_in);
+    } else {  // of a tied matrix in panels
+      cpu::read_packed_row(*static_cast<const cpu::PackedWeight*>(table.packed), table.format, tokens[i], row);
+    }
     for (int64_t j = 0; j < table.n_in; ++j) row[j] *= runner.config().embedding_scale;
   }
   return rows;

@@ -20,9 +20,11 @@ struct Block {
   const Params& p;
   char* const shared;
   const uint32_t* table;  // pairs of codebook entries: bytes, or with several rows halves
-  float* squares;         // [kWarps, max_rows]: sums of squares of the activations
+  // Sums of squares of the activations: [kWarps, max_rows]; if a product takes a row at a time, [kWarps] for even rows,
+  // then for odd rows.
+  float* squares;
   float* angles;          // [rot_dim]: of the row of the block's task of attention
-  Choice* choice;         // the experts of the layer
+  Choice* choice;         // [max_rows]: the experts of the layer
   uint32_t kv_barriers;   // shared address of [kWarps, 2]: of the copies of keys and values of each warp
   const int warp, lane;
 
@@ -42,7 +44,7 @@ struct Block {
   // Sums of a batch of units: [groups of units, gates, kWarps, 16 * max_rows].
   template <int kPhase>
   __device__ __forceinline__ float* sums(int turn) const {
-    return reinterpret_cast<float*>(shared + kAt.sums +
+    return reinterpret_cast<float*>(shared + kAt.sums + bytes_before_sums(C::kShape, kPhase) +
                                     turn * sum_bytes(C::kShape, plan_of(C::kShape, kPhase), kPhase));
   }
   __device__ __forceinline__ void sync_grid() const {
@@ -208,8 +210,9 @@ struct Input {
           w[i][piece] = has(i, piece) ? __ldg(reinterpret_cast<const float4*>(weight + column(i, piece))) : float4{};
     }
   }
+  // Writes the squares of the warp's columns to squares[warp].
   template <class T>
-  __device__ __forceinline__ void stage(const T* row) const {
+  __device__ __forceinline__ void stage(const T* row, float* squares_of_warps) const {
     char* const to = b.template input<kPhase>();
     float squares = 0;
     constexpr int kAtOnce = kChunks < 8 ? kChunks : 7;
@@ -242,7 +245,7 @@ struct Input {
     }
     if constexpr (kNorm) {
       squares = warp_sum(squares) * (kFloat8 ? 1.0f : 0.5f);  // with codes, two lanes read each column
-      if (b.lane == 0) b.squares[b.warp] = squares;
+      if (b.lane == 0) squares_of_warps[b.warp] = squares;
     }
     __syncwarp();
   }

@@ -16,6 +16,7 @@ namespace ingot::cuda {
 namespace {
 
 constexpr size_t kStaticShared = 3072;  // for the kernel's static memory and the driver's
+constexpr size_t kChoiceShared = sizeof(int) * 2 * grid::kMaxUsed * grid::kMaxRows;
 constexpr int kMaxGridExperts = 512;
 
 bool is_multiple(int n, int unit) { return n % unit == 0; }
@@ -54,7 +55,8 @@ grid::Shape shape_of(const LayersStep& step, const DeviceLimits& device) {
                     .sigmoid = s.sigmoid,
                     .normalize = s.normalize,
                     .n_blocks = device.n_multiprocessors,
-                    .shared_bytes = static_cast<int>(device.most_shared - kStaticShared),
+                    .shared_bytes = static_cast<int>(device.most_shared - kStaticShared -
+                                                     (s.n_experts > 0 && step.n_tokens > 1 ? kChoiceShared : 0)),
                     .panels_at_once = row_bytes / grid::panel_bytes(row_bytes),
                     .max_rows = max_rows_of(step)};
   for (int i = 0; i < kLayerWeights; ++i) shape.kinds[i] = kind_of(first.products[i]);
@@ -71,6 +73,8 @@ bool kinds_fit(const LayersStep& step, const grid::Shape& shape) {
     if (first.layout == Layout::kDense) return false;      // separate kernels are as fast (docs/notes)
     if (first.layout == Layout::kCodesE4M3) return false;  // the kernel multiplies codes as integers
     if (shape.n_experts > 0 && phase >= grid::kGateUp && first.is_float8()) return false;
+    // With several rows, the table of levels is that of products of all rows.
+    if (shape.rows_of(phase) < shape.max_rows && first.layout == Layout::kCodebook4) return false;
     for (int i = 0; i < grid::n_weights(phase); ++i)
       if (!(shape.kinds[grid::first_weight(phase) + i] == first)) return false;
   }
@@ -92,7 +96,7 @@ bool experts_fit(const LayersShape& s) {
 bool shape_fits(const LayersStep& step) {
   const LayersShape& s = step.shape;
   const DeviceKv& kv = step.kv;
-  return experts_fit(s) && step.n_tokens <= (s.n_experts > 0 ? 1 : grid::kMaxRows) && step.n_layers > 0 &&
+  return experts_fit(s) && step.n_tokens <= grid::kMaxRows && step.n_layers > 0 &&
          step.n_layers <= grid::kMaxLayers && (s.head_dim == 64 || s.head_dim == 128) &&
          is_multiple(s.n_heads, s.n_kv_heads) && s.n_heads <= grid::kMaxGroup * s.n_kv_heads &&
          is_multiple(s.dim, 32) && is_multiple(s.ffn, 32) && dtype_bytes(kv.dtype) <= 2 && !has_scales(kv.dtype) &&
@@ -127,7 +131,7 @@ Scratch scratch_of(int64_t n_rows, int64_t heads, int64_t kv_heads, int64_t ffn,
   at.heads = take(n_rows * (n_rows > 1 ? 1 : 2) * (heads + 2 * kv_heads) * 4);
   at.attended = take(n_rows * heads * 2);
   at.hidden = take(n_rows * ffn * 2);
-  at.logits = take(kMaxGridExperts * 4);
+  at.logits = take(n_rows * kMaxGridExperts * 4);
   at.parts = take(n_parts * head_dim * 4);
   at.stats = take(n_parts * 8);
   at.bytes = end;
@@ -186,8 +190,9 @@ void run_grid(const void* kernel, const LayersStep& step, void* scratch, Device&
     const StepLayer& from = step.layers[l];
     grid::Layer& to = p.layers[l];
     for (int i = 0; i < kLayerWeights; ++i) {
-      // The kernel for one row multiplies levels of the format.
-      const float unit = shape.has_rows() ? 1.0f : level_unit(from.products[i].layout);
+      // Products of one row multiply levels of the format.
+      const int phase = i < kWeightOut ? grid::kQkv : i == kWeightOut ? grid::kOut : grid::kGateUp;
+      const float unit = shape.rows_of(phase) > 1 ? 1.0f : level_unit(from.products[i].layout);
       to.products[i] = {from.products[i].codes, from.products[i].scales, from.products[i].bias,
                         from.products[i].factor * unit};
     }

@@ -7,10 +7,10 @@
 
 namespace ingot::cuda::grid {
 
-// A product of one row or of several. ready() waits for its input.
+// A product of all rows at once, or of a row at a time. ready() waits for its input.
 template <class C, int kPhase, class Ready>
 __device__ __forceinline__ void product_of(const Block<C>& b, Ring<C>& ring, const Layer& layer, Ready&& ready) {
-  if constexpr (C::kShape.has_rows()) {
+  if constexpr (C::kShape.rows_of(kPhase) > 1) {
     RowsProduct<C, kPhase>(b, layer).run(ring, ready);
   } else {
     product<C, kPhase>(b, ring, layer, ready);
@@ -49,7 +49,7 @@ __device__ __forceinline__ void run(const Params& p) {
   __shared__ uint32_t table[256];
   __shared__ float squares[kWarps * C::kShape.max_rows];
   __shared__ float angles[C::kShape.rot_dim > 0 ? C::kShape.rot_dim : 1];
-  __shared__ Choice choice;
+  __shared__ Choice choice[C::kShape.n_experts > 0 ? C::kShape.max_rows : 1];
   __shared__ Task<C> task;
   constexpr Places kAt = places_of(C::kShape);
   const int thread = static_cast<int>(threadIdx.x);
@@ -59,7 +59,7 @@ __device__ __forceinline__ void run(const Params& p) {
     init_barrier(barriers_at + 8 * (kMaxSlots + thread), kWarps);
   }
   if (thread == 0) {
-    init_barrier(barriers_at + 8 * (2 * kMaxSlots), 1);
+    init_barrier(barriers_at + 8 * (2 * kMaxSlots), C::kShape.has_rows() ? p.n_rows : 1);
     task.set(p);
   }
   if (thread < 2 * kWarps) init_barrier(shared_address(kv_barriers + thread), 1);
@@ -71,11 +71,11 @@ __device__ __forceinline__ void run(const Params& p) {
       table[thread] = static_cast<uint32_t>((entry(thread & 15) & 255) | (entry(thread >> 4) & 255) << 8);
     }
   }
-  const Block<C> b{p, shared, table, squares, angles, &choice, shared_address(kv_barriers), thread / 32, thread % 32};
+  const Block<C> b{p, shared, table, squares, angles, choice, shared_address(kv_barriers), thread / 32, thread % 32};
   b.copy_layer(0);
   fence_barriers();
   __syncthreads();
-  const Ring<C> ring(p, shared_address(shared), barriers_at, &choice);
+  const Ring<C> ring(p, shared_address(shared), barriers_at, choice);
   if (b.warp >= kWarps) {
     shrink_registers<32>();
     if (b.warp == kWarps) copy_weights<C>(p, ring, b.lane);

@@ -13,6 +13,24 @@ struct Units {
         end(static_cast<int>(static_cast<unsigned>(n_units) * (blockIdx.x + 1) / static_cast<unsigned>(n_blocks))) {}
 };
 
+// The units of a product that takes a row at a time: those of the first row, then those of the next. A run is the part
+// of a block's units with the same row.
+struct Run {
+  int row, first, end;  // units of the row
+};
+template <class C, int kPhase>
+struct RowUnits : Units {
+  static constexpr int kUnits = plan_of(C::kShape, kPhase).n_units;
+  __device__ __forceinline__ explicit RowUnits(int n_rows)
+      : Units(C::kShape.has_rows() ? kUnits * n_rows : kUnits, C::kShape.n_blocks) {}
+  // The run that starts at a unit.
+  __device__ __forceinline__ Run run(int unit) const {
+    const int row = C::kShape.has_rows() ? unit / kUnits : 0, before = row * kUnits;
+    return {row, unit - before, min(end - before, kUnits)};
+  }
+  static __device__ __forceinline__ int end_of(const Run& run) { return run.row * kUnits + run.end; }
+};
+
 // The weight of a unit, and the tile of that weight.
 struct Place {
   int weight, tile;
@@ -71,7 +89,7 @@ __device__ __forceinline__ void sync_grid(unsigned* barrier, int n_blocks, Meanw
   sync_block();
 }
 
-// The experts of the token, in shared memory.
+// The experts of a row, in shared memory.
 struct Choice {
   int experts[kMaxUsed];
   float weights[kMaxUsed];

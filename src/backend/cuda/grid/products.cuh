@@ -181,11 +181,11 @@ __device__ __forceinline__ void use_units(const Block<C>& b, Ring<C>& ring, int 
     }
 }
 
-// Adds up the sums of the warps. Thread o writes output o of a batch of units. `residual`: added to the output of kOut
-// and kDown.
+// Adds up the sums of the warps. Thread o writes output o of a batch of a row's units. squares: of the row's columns of
+// each warp. `residual`: added to the output of kOut and kDown.
 template <class C, int kPhase>
-__device__ __forceinline__ void finish(const Block<C>& b, const Layer& layer, int first_unit, int n_units,
-                                       const float* sums, float residual) {
+__device__ __forceinline__ void finish(const Block<C>& b, const Layer& layer, int token, int first_unit, int n_units,
+                                       const float* sums, const float* squares_of_warps, float residual) {
   constexpr PhasePlan kPlan = plan_of(C::kShape, kPhase);
   constexpr Shape kShape = C::kShape;
   const Params& p = b.p;
@@ -206,15 +206,15 @@ __device__ __forceinline__ void finish(const Block<C>& b, const Layer& layer, in
   if constexpr (kPhase == kQkv || kPhase == kGateUp) {
     float squares = 0;
 #pragma unroll
-    for (int part = 0; part < kPlan.parts; ++part) squares += b.squares[part];
+    for (int part = 0; part < kPlan.parts; ++part) squares += squares_of_warps[part];
     inverse = rsqrtf(squares / static_cast<float>(kPlan.n_in) + p.eps);
   }
   total[0] *= w->factor * inverse;
   if constexpr (kPhase == kOut || kPhase == kDown) {
-    p.x[first_unit * kTileRows + o] = residual + total[0];
+    p.x[token * p.x_stride + first_unit * kTileRows + o] = residual + total[0];
   } else if constexpr (kPhase == kGateUp) {
-    const float weight = kShape.n_experts > 0 ? b.choice->weights[out / kShape.ffn] : 1.0f;
-    p.hidden[out] = from_float<half>(weight * act_mul(total[0], total[1] * (w[1].factor * inverse), kShape.act));
+    const float weight = kShape.n_experts > 0 ? b.choice[token].weights[out / kShape.ffn] : 1.0f;
+    p.hidden[token * kShape.hidden() + out] = from_float<half>(weight * act_mul(total[0], total[1] * (w[1].factor * inverse), kShape.act));
   } else {
     constexpr int kCols = (kShape.n_heads + 2 * kShape.n_kv_heads) * kShape.head_dim;
     const int plane = kPlan.n_planes == 1 ? 0 : unit % 2;
@@ -223,37 +223,50 @@ __device__ __forceinline__ void finish(const Block<C>& b, const Layer& layer, in
   }
 }
 
-// One product of a layer. ready() waits for its input. staged() is called when the input is in shared memory.
+// One product of a layer, for one row after another. ready() waits for the input. staged() is called when the first row
+// is in shared memory.
 template <class C, int kPhase, class Ready, class Staged>
 __device__ __forceinline__ void product(const Block<C>& b, Ring<C>& ring, const Layer& layer, Ready&& ready,
                                         Staged&& staged) {
   constexpr PhasePlan kPlan = plan_of(C::kShape, kPhase);
   constexpr bool kAdds = kPhase == kOut || kPhase == kDown;
   const Params& p = b.p;
-  const Units units(kPlan.n_units, C::kShape.n_blocks);
+  const RowUnits<C, kPhase> units(p.n_rows);
   const Input<C, kPhase> input(b, kPhase == kQkv ? layer.attention_norm : layer.ffn_norm);
-  ready();
-  if (units.first < units.end) {
+  const auto squares_of = [&](int row) { return b.squares + row % 2 * kWarps; };
+  const auto stage = [&](int row) {
     if constexpr (kAdds) {
-      input.stage(kPhase == kOut ? p.attended : p.hidden);
+      input.stage((kPhase == kOut ? p.attended : p.hidden) + row * kPlan.n_in, squares_of(row));
     } else {
-      input.stage(p.x);
+      input.stage(p.x + row * p.x_stride, squares_of(row));
     }
-  }
+  };
+  ready();
+  Run run = units.run(units.first);
+  if (units.first < units.end) stage(run.row);
   staged();
   constexpr int kBatch = kPlan.batch, kGroupSums = (kPhase == kGateUp ? 2 : 1) * kWarps * kTileRows;
   int turn = 0;
 #pragma unroll 1
-  for (int first = units.first; first < units.end; first += kBatch, turn ^= 1) {
-    const int n_units = min(kBatch, units.end - first), o = static_cast<int>(threadIdx.x);
-    const float residual = kAdds && o < n_units * kTileRows ? __ldcg(p.x + first * kTileRows + o) : 0.0f;
-    float* const sums = b.template sums<kPhase>(turn);
+  for (int at = units.first; at < units.end;) {
 #pragma unroll 1
-    for (int unit = 0; unit < n_units; unit += kPlan.at_once)
-      use_units<C, kPhase>(b, ring, first + unit, min(kPlan.at_once, n_units - unit),
-                           sums + unit / kPlan.at_once * kGroupSums);
-    sync_block();
-    finish<C, kPhase>(b, layer, first, n_units, sums, residual);
+    for (int first = run.first; first < run.end; first += kBatch, turn ^= 1) {
+      const int n_units = min(kBatch, run.end - first), o = static_cast<int>(threadIdx.x);
+      const float residual = kAdds && o < n_units * kTileRows
+                                 ? __ldcg(p.x + run.row * p.x_stride + first * kTileRows + o)
+                                 : 0.0f;
+      float* const sums = b.template sums<kPhase>(turn);
+#pragma unroll 1
+      for (int unit = 0; unit < n_units; unit += kPlan.at_once)
+        use_units<C, kPhase>(b, ring, first + unit, min(kPlan.at_once, n_units - unit),
+                             sums + unit / kPlan.at_once * kGroupSums);
+      sync_block();
+      finish<C, kPhase>(b, layer, run.row, first, n_units, sums, squares_of(run.row), residual);
+    }
+    at = units.end_of(run);
+    if (!C::kShape.has_rows() || at >= units.end) break;
+    run = units.run(at);
+    stage(run.row);
   }
 }
 template <class C, int kPhase, class Ready>

@@ -1,6 +1,6 @@
-// The choice of a token's experts. Each block multiplies the residual stream by the router's rows of a few experts.
-// After a barrier for all blocks, one warp of each block chooses among all logits. Meanwhile the other warps stage the
-// input of the experts' products.
+// The choice of the experts of one or more tokens, each a row. Each block multiplies the residual stream by the router's
+// matrix, of which it has a few experts. After a barrier for all blocks, a warp of each block for each row chooses among
+// all logits. Meanwhile the other warps stage the input of the experts' products.
 #pragma once
 #include "backend/cuda/grid/products.cuh"
 
@@ -19,6 +19,8 @@ struct Router {
   static constexpr int kPieces = divide_up(kShape.dim, 4 * kThreads);            // of 4 columns, of a thread
   static constexpr int kLogits = divide_up(kShape.n_experts, 32);                // of a lane
   static constexpr int kNone = 0x7FFFFFFF;
+  static constexpr int kRows = kShape.max_rows, kRowsAtOnce = smallest_of(kRows, largest_of(1, 8 / kPieces));
+  static constexpr int kSums = kExperts + 1;  // of a row: of its experts, and of its squares
   const Block<C>& b;
   const Layer& layer;
   uint2 w[kExperts][kPieces];  // halves
@@ -47,47 +49,51 @@ struct Router {
 
   // Writes the logits of the block's experts, and arrives at the barrier of all blocks.
   __device__ __forceinline__ void put_logits() {
-    const auto sums_of = [&](int warp) { return b.template sums<kGateUp>(0) + warp * (kExperts + 1); };
-    float squares = 0, sums[kExperts] = {};
+    const int n_rows = kShape.has_rows() ? b.p.n_rows : 1;
+    const auto sums_of = [&](int warp, int row) { return b.template sums<kGateUp>(0) + (warp * kRows + row) * kSums; };
+#pragma unroll 1
+    for (int first = 0; first < n_rows; first += kRowsAtOnce) {
+      float sums[kRowsAtOnce][kSums] = {};
 #pragma unroll
-    for (int piece = 0; piece < kPieces; ++piece) {
-      if (column(piece) >= kShape.dim) continue;
-      const float4 x = load4(b.p.x, column(piece)), normed = times(x, norm[piece]);
-      squares += dot(x, x);
+      for (int i = 0; i < kRowsAtOnce; ++i)
+        if (!kShape.has_rows() || first + i < n_rows) add_row(sums[i], b.p.x + (first + i) * b.p.x_stride);
 #pragma unroll
-      for (int i = 0; i < kExperts; ++i) {
-        const float2 low = __half22float2(half2_of(w[i][piece].x)), high = __half22float2(half2_of(w[i][piece].y));
-        sums[i] += dot(normed, {low.x, low.y, high.x, high.y});
+      for (int i = 0; i < kRowsAtOnce; ++i) {
+        if (first + i >= n_rows) break;
+#pragma unroll
+        for (int k = 0; k < kSums; ++k) {
+          const float sum = warp_sum(sums[i][k]);
+          if (b.lane == 0) sums_of(b.warp, first + i)[k] = sum;
+        }
       }
-    }
-    squares = warp_sum(squares);
-    if (b.lane == 0) sums_of(b.warp)[kExperts] = squares;
-#pragma unroll
-    for (int i = 0; i < kExperts; ++i) {
-      const float sum = warp_sum(sums[i]);
-      if (b.lane == 0) sums_of(b.warp)[i] = sum;
     }
     sync_block();
     if (b.warp > 0) return;
-    const int own = expert(b.lane);
-    if (b.lane < kExperts && own < kShape.n_experts) {
+#pragma unroll 1
+    for (int i = b.lane; i < kExperts * n_rows; i += 32) {
+      const int row = i / kExperts, own = expert(i % kExperts);
+      if (own >= kShape.n_experts) continue;
       float total = 0, all = 0;
 #pragma unroll
-      for (int warp = 0; warp < kWarps; ++warp) total += sums_of(warp)[b.lane], all += sums_of(warp)[kExperts];
+      for (int warp = 0; warp < kWarps; ++warp)
+        total += sums_of(warp, row)[i % kExperts], all += sums_of(warp, row)[kExperts];
       total *= rsqrtf(all / static_cast<float>(kShape.dim) + b.p.eps);
-      b.p.logits[own] = total + (layer.router_bias != nullptr ? layer.router_bias[own] : 0.0f);
+      b.p.logits[row * kShape.n_experts + own] =
+          total + (layer.router_bias != nullptr ? layer.router_bias[own] : 0.0f);
     }
     __syncwarp();
     if (b.lane == 0) barrier = arrive_grid(b.p.barrier, kShape.n_blocks, blockIdx.x == 0);
   }
 
-  // One warp waits for all logits, and chooses.
+  // The first warps wait for all logits, and each chooses for a row.
   __device__ __forceinline__ void choose(const Ring<C>& ring) const {
-    if (b.warp > 0) return;
-    if (b.lane == 0) await_grid(b.p.barrier, barrier);
+    const int n_rows = kShape.has_rows() ? b.p.n_rows : 1;
+    if (b.warp >= n_rows) return;
+    if (threadIdx.x == 0) await_grid(b.p.barrier, barrier);
     __syncwarp();
+    if constexpr (kShape.has_rows()) asm volatile("bar.sync 2, %0;" ::"r"(32 * n_rows) : "memory");
     float scores[kLogits];
-    score(scores);
+    score(scores, b.p.logits + b.warp * kShape.n_experts);
     uint32_t keys[kLogits];  // 0: already chosen, NaN or no expert
 #pragma unroll
     for (int j = 0; j < kLogits; ++j) {
@@ -116,21 +122,36 @@ struct Router {
     }
     const float total = kShape.normalize ? fmaxf(warp_sum(weight), 1e-20f) : 1.0f;
     if (b.lane < kShape.n_used) {
-      b.choice->experts[b.lane] = expert;
-      b.choice->weights[b.lane] = weight * b.p.route_scale / total;
+      b.choice[b.warp].experts[b.lane] = expert;
+      b.choice[b.warp].weights[b.lane] = weight * b.p.route_scale / total;
     }
     __syncwarp();
     if (b.lane == 0) arrive(ring.chosen());
   }
 
  private:
-  // Scores of experts lane, lane + 32, ...
-  __device__ __forceinline__ void score(float (&scores)[kLogits]) const {
+  // Adds the thread's part of a row to its sums.
+  __device__ __forceinline__ void add_row(float (&sums)[kSums], const float* row /* [dim] */) const {
+#pragma unroll
+    for (int piece = 0; piece < kPieces; ++piece) {
+      if (column(piece) >= kShape.dim) continue;
+      const float4 x = load4(row, column(piece)), normed = times(x, norm[piece]);
+      sums[kExperts] += dot(x, x);
+#pragma unroll
+      for (int i = 0; i < kExperts; ++i) {
+        const float2 low = __half22float2(half2_of(w[i][piece].x)), high = __half22float2(half2_of(w[i][piece].y));
+        sums[i] += dot(normed, {low.x, low.y, high.x, high.y});
+      }
+    }
+  }
+
+  // Scores of experts lane, lane + 32, ... of a row. logits: [n_experts]
+  __device__ __forceinline__ void score(float (&scores)[kLogits], const float* logits) const {
     float top = minus_infinity(), sum = 0;
 #pragma unroll
     for (int j = 0; j < kLogits; ++j) {
       const int e = b.lane + 32 * j;
-      scores[j] = e < kShape.n_experts ? __ldcg(b.p.logits + e) : minus_infinity();
+      scores[j] = e < kShape.n_experts ? __ldcg(logits + e) : minus_infinity();
       top = fmaxf(top, scores[j]);
     }
     if constexpr (kShape.sigmoid) {

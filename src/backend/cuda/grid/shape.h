@@ -53,6 +53,8 @@ struct Shape {
   INGOT_HD constexpr int hidden() const { return n_experts > 0 ? n_used * ffn : ffn; }  // of all experts of a token
   INGOT_HD constexpr int group() const { return n_heads / n_kv_heads; }
   INGOT_HD constexpr bool has_rows() const { return max_rows > 1; }
+  // The rows that a product multiplies at once. Rows have their own experts, so these products take a row at a time.
+  INGOT_HD constexpr int rows_of(int phase) const { return n_experts > 0 && phase >= kGateUp ? 1 : max_rows; }
   INGOT_HD constexpr int n_splits(int n_rows = 1) const {
     const int n = n_blocks / (n_kv_heads * n_rows);
     return n < 1 ? 1 : n > kMaxSplits ? kMaxSplits : n;
@@ -82,9 +84,9 @@ struct PhasePlan {
   int n_units, n_planes, unit_bytes, slot_bytes;
   int batch, n_turns;  // units whose sums are added up at a time; places for these sums
 };
-// Bytes of the sums of a group of units: [gates, kWarps, 16, max_rows].
+// Bytes of the sums of a group of units: [gates, kWarps, 16, rows].
 INGOT_HD constexpr int group_bytes(const Shape& s, int phase) {
-  return (phase == kGateUp ? 2 : 1) * kWarps * kTileRows * s.max_rows * 4;
+  return (phase == kGateUp ? 2 : 1) * kWarps * kTileRows * s.rows_of(phase) * 4;
 }
 INGOT_HD constexpr PhasePlan plan_of(const Shape& s, int phase) {
   PhasePlan p{};
@@ -109,16 +111,19 @@ INGOT_HD constexpr PhasePlan plan_of(const Shape& s, int phase) {
   }
   p.unit_bytes = up_to(p.unit_bytes, 128);
   p.slot_bytes = p.at_once * p.unit_bytes;
-  const int max_batches = divide_up(divide_up(p.n_units, s.n_blocks), p.at_once),
-            room = s.has_rows() ? kRowSumBytes / group_bytes(s, phase)
-                                : smallest_of(kMaxBatch, kThreads / kTileRows / p.at_once);
+  const bool has_rows = s.rows_of(phase) > 1;
+  const int n_products = s.max_rows / s.rows_of(phase);  // one after another
+  const int max_batches = divide_up(divide_up(n_products * p.n_units, s.n_blocks), p.at_once),
+            room = has_rows ? kRowSumBytes / group_bytes(s, phase)
+                            : smallest_of(kMaxBatch, kThreads / kTileRows / p.at_once);
   p.batch = smallest_of(max_batches, room) * p.at_once;
-  p.n_turns = max_batches > room && !s.has_rows() ? 2 : 1;
+  p.n_turns = (max_batches > room && !has_rows) || n_products > 1 ? 2 : 1;
   return p;
 }
 
 // Byte offsets in shared memory: two layers of Params, activations or a task of attention, sums, the ring. With several
-// rows, the place of the task holds the sums of a product, and behind them the weights of a norm or chunks of the rows.
+// rows, the place of the task holds the sums of a product, and behind them the weights of a norm or chunks of the rows;
+// if a product takes a row at a time, the row's activations come before the sums.
 struct Places {
   int layers, input, sums, norm, ring, n_slots, slot_bytes, end;
 };
@@ -141,15 +146,24 @@ INGOT_HD constexpr int task_bytes(const Shape& s) {
 INGOT_HD constexpr int sum_bytes(const Shape& s, const PhasePlan& p, int phase) {  // of a batch
   return p.batch / p.at_once * group_bytes(s, phase);
 }
+// Bytes of a row of activations, which each warp has in parts: [kWarps, n_chunks].
+INGOT_HD constexpr int staged_bytes(const Shape& s, int phase) {
+  return kWarps * plan_of(s, phase).n_chunks * s.kinds[first_weight(phase)].input_bytes();
+}
+// Bytes in front of the sums of a product.
+INGOT_HD constexpr int bytes_before_sums(const Shape& s, int phase) {
+  return s.has_rows() && s.rows_of(phase) == 1 ? staged_bytes(s, phase) : 0;
+}
 INGOT_HD constexpr Places places_of(const Shape& s) {
   Places at{};
   int sums = 0;
   int input = task_bytes(s);
   for (int phase = 0; phase < kPhases; ++phase) {
     const PhasePlan p = plan_of(s, phase);
-    const int of_phase = p.n_turns * sum_bytes(s, p, phase);
-    input = largest_of(input, s.has_rows() ? of_phase + (has_norm(phase) ? 0 : kChunkRowBytes)
-                                           : kWarps * p.n_chunks * s.kinds[first_weight(phase)].input_bytes());
+    const int of_phase = bytes_before_sums(s, phase) + p.n_turns * sum_bytes(s, p, phase);
+    input = largest_of(input, !s.has_rows()                          ? staged_bytes(s, phase)
+                              : s.rows_of(phase) > 1 && !has_norm(phase) ? of_phase + kChunkRowBytes
+                                                                         : of_phase);
     at.slot_bytes = largest_of(at.slot_bytes, p.slot_bytes);
     sums = largest_of(sums, of_phase);
   }
@@ -209,8 +223,8 @@ struct Params {
   unsigned* barrier;
   float* heads;     // [n_rows, n_planes, (n_heads + 2 n_kv_heads) head_dim]: sums of q, k and v
   half* attended;   // [n_rows, n_heads * head_dim]
-  half* hidden;     // [n_rows, ffn]; with experts [n_used, ffn], each row times the weight of its expert
-  float* logits;    // [n_experts]
+  half* hidden;     // [n_rows, ffn]; with experts [n_rows, n_used, ffn], each part times the weight of its expert
+  float* logits;    // [n_rows, n_experts]
   float* parts;     // [n_rows, n_kv_heads, n_splits, group, head_dim]
   float2* stats;    // [n_rows, n_kv_heads, n_splits, group]: maximum, total
   unsigned* ended;  // [n_rows, n_kv_heads]: barriers of the splits of a head

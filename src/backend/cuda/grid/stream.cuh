@@ -15,7 +15,7 @@ struct Ring {
   static constexpr bool kLanesArrive = has_float8(C::kShape);
   static constexpr int kArrivals = kLanesArrive ? 1 + 32 : 1;  // at "full", where the first one expects bulk copies
   uint32_t base, barriers;  // shared addresses; the barriers are "full" of each slot, then "empty" of each slot
-  const Choice* choice;     // complete at each phase of the barrier chosen()
+  const Choice* choice;     // [max_rows], complete at each phase of the barrier chosen()
   uint32_t zero;            // 0, which the compiler does not know
   int slot = 0;
   uint32_t parity = 0;
@@ -50,10 +50,10 @@ struct Steps {
   int64_t first;
   int place, n;
 };
-// Returns run number `run` of the runs that make up n steps of a tile from first_step on. There is one run, except in
+// Returns run number `run` of the runs that make up n steps of a row's tile from first_step on. There is one run, except in
 // the down projection of experts, whose columns are those of one expert after another.
 template <class C, int kPhase>
-__device__ __forceinline__ Steps steps_of(const Ring<C>& ring, int tile, int first_step, int n, int run) {
+__device__ __forceinline__ Steps steps_of(const Ring<C>& ring, int row, int tile, int first_step, int n, int run) {
   constexpr Shape s = C::kShape;
   constexpr int kSteps = plan_of(s, kPhase).n_steps;
   if constexpr (s.n_experts > 0 && kPhase == kDown) {
@@ -61,11 +61,11 @@ __device__ __forceinline__ Steps steps_of(const Ring<C>& ring, int tile, int fir
     const int used = first_step / kEach + run, begin = max(first_step, used * kEach),
               end = min(first_step + n, (used + 1) * kEach);
     if (begin >= end) return {0, 0, 0};
-    const int64_t of_expert = int64_t{ring.choice->experts[used]} * (s.dim / kTileRows) + tile;
+    const int64_t of_expert = int64_t{ring.choice[row].experts[used]} * (s.dim / kTileRows) + tile;
     return {of_expert * kEach + begin - used * kEach, begin - first_step, end - begin};
   } else if constexpr (s.n_experts > 0 && kPhase == kGateUp) {
     constexpr int kTiles = s.ffn / kTileRows;
-    const int64_t of_expert = int64_t{ring.choice->experts[tile / kTiles]} * kTiles + tile % kTiles;
+    const int64_t of_expert = int64_t{ring.choice[row].experts[tile / kTiles]} * kTiles + tile % kTiles;
     return {of_expert * kSteps + first_step, 0, run == 0 ? n : 0};
   } else {
     return {int64_t{tile} * kSteps + first_step, 0, run == 0 ? n : 0};
@@ -77,9 +77,9 @@ __device__ __forceinline__ void arrive_after_copies(uint32_t barrier) {
   asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
 }
 
-// Copies a chunk of up to at_once neighbouring units to a slot.
+// Copies a chunk of up to at_once neighbouring units to a slot. row: with experts, the row that chose them.
 template <class C, int kPhase>
-__device__ __forceinline__ void copy_chunk(const Ring<C>& ring, const Layer& layer, int gate, int first_unit,
+__device__ __forceinline__ void copy_chunk(const Ring<C>& ring, const Layer& layer, int gate, int row, int first_unit,
                                            int n_units, int chunk, int lane) {
   constexpr PhasePlan kPlan = plan_of(C::kShape, kPhase);
   constexpr WeightKind kKind = C::kShape.kinds[first_weight(kPhase)];
@@ -108,7 +108,7 @@ __device__ __forceinline__ void copy_chunk(const Ring<C>& ring, const Layer& lay
       for (int k = lane / 4; k < n; k += 8)
         matvec_step::copy16(scales_at + k * kTileRows * 4, scales + (first_step + k) * column_scales(n_out) * 4, true);
     } else {
-      const Steps steps = steps_of<C, kPhase>(ring, at.tile, first_step, n, lane / 2);
+      const Steps steps = steps_of<C, kPhase>(ring, row, at.tile, first_step, n, lane / 2);
       constexpr int kCodes = kKind.code_bytes(), kScales = kKind.scale_bytes();
       if (steps.n > 0 && lane % 2 == 0)
         cluster::fetch(to + steps.place * kCodes, w.codes + steps.first * kCodes,
@@ -128,37 +128,45 @@ __device__ __forceinline__ void copy_chunk(const Ring<C>& ring, const Layer& lay
 }
 
 template <class C, int kPhase>
-__device__ __forceinline__ void copy_phase(const Layer& layer, Ring<C>& ring, int lane) {
+__device__ __forceinline__ void copy_phase(const Layer& layer, Ring<C>& ring, int n_rows, int lane) {
   constexpr PhasePlan kPlan = plan_of(C::kShape, kPhase);
-  const Units units(kPlan.n_units, C::kShape.n_blocks);
-  const auto copy = [&](int unit, int chunk) {
+  const auto copy = [&](int row, int unit, int end, int chunk) {
 #pragma unroll 1
     for (int gate = 0; gate < (kPhase == kGateUp ? 2 : 1); ++gate) {
       await(ring.empty(), ring.parity ^ 1);
-      copy_chunk<C, kPhase>(ring, layer, gate, unit, min(kPlan.at_once, units.end - unit), chunk, lane);
+      copy_chunk<C, kPhase>(ring, layer, gate, row, unit, min(kPlan.at_once, end - unit), chunk, lane);
       ring.advance();
     }
   };
-  if constexpr (C::kShape.has_rows()) {  // of a batch, all units of a chunk
+  if constexpr (C::kShape.rows_of(kPhase) > 1) {  // of a batch, all units of a chunk
+    const Units units(kPlan.n_units, C::kShape.n_blocks);
 #pragma unroll 1
     for (int batch = units.first; batch < units.end; batch += kPlan.batch)
 #pragma unroll 1
       for (int chunk = 0; chunk < kPlan.n_chunks; ++chunk)
 #pragma unroll 1
-        for (int unit = batch; unit < min(batch + kPlan.batch, units.end); unit += kPlan.at_once) copy(unit, chunk);
+        for (int unit = batch; unit < min(batch + kPlan.batch, units.end); unit += kPlan.at_once)
+          copy(0, unit, units.end, chunk);
   } else {
+    const RowUnits<C, kPhase> units(n_rows);
 #pragma unroll 1
-    for (int unit = units.first; unit < units.end; unit += kPlan.at_once) {
-      const int first = first_chunk<C, kPhase>(unit);
+    for (int at = units.first; at < units.end;) {
+      const Run run = units.run(at);
 #pragma unroll 1
-      for (int chunk = first; chunk < first + kPlan.n_chunks / kPlan.n_planes; ++chunk) copy(unit, chunk);
+      for (int unit = run.first; unit < run.end; unit += kPlan.at_once) {
+        const int first = first_chunk<C, kPhase>(unit);
+#pragma unroll 1
+        for (int chunk = first; chunk < first + kPlan.n_chunks / kPlan.n_planes; ++chunk)
+          copy(run.row, unit, run.end, chunk);
+      }
+      at = units.end_of(run);
     }
   }
 }
 
 template <class C, int kPhase>
-__device__ __forceinline__ bool has_units() {
-  const Units units(plan_of(C::kShape, kPhase).n_units, C::kShape.n_blocks);
+__device__ __forceinline__ bool has_units(int n_rows) {
+  const RowUnits<C, kPhase> units(n_rows);
   return units.first < units.end;
 }
 
@@ -168,12 +176,12 @@ template <class C>
 __device__ __forceinline__ void copy_weights(const Params& p, Ring<C> ring, int lane) {
 #pragma unroll 1
   for (int i = 0; i < C::kShape.n_layers; ++i) {
-    copy_phase<C, kQkv>(p.layers[i], ring, lane);
-    copy_phase<C, kOut>(p.layers[i], ring, lane);
+    copy_phase<C, kQkv>(p.layers[i], ring, p.n_rows, lane);
+    copy_phase<C, kOut>(p.layers[i], ring, p.n_rows, lane);
     if constexpr (C::kShape.n_experts > 0)
-      if (has_units<C, kGateUp>() || has_units<C, kDown>()) await(ring.chosen(), i & 1);
-    copy_phase<C, kGateUp>(p.layers[i], ring, lane);
-    copy_phase<C, kDown>(p.layers[i], ring, lane);
+      if (has_units<C, kGateUp>(p.n_rows) || has_units<C, kDown>(p.n_rows)) await(ring.chosen(), i & 1);
+    copy_phase<C, kGateUp>(p.layers[i], ring, p.n_rows, lane);
+    copy_phase<C, kDown>(p.layers[i], ring, p.n_rows, lane);
   }
 }
 
