@@ -159,16 +159,18 @@ std::string grid_source(const LayersStep& step, const DeviceLimits& device) {
 
 int longest_on_grid(const LayersStep& step) {
   // Measured on an H200 (docs/notes). With one token, both are equally fast at 128 MiB of keys and values of a layer:
-  // 32k tokens of llama-3.1-8b, 66k of qwen3-30b-a3b. Several tokens still gain at 64 MiB. With five or more tokens of
-  // large layers, products with minima take longer than reading their weights, and 8-bit floats were measured up to
-  // 32 MiB only.
+  // 32k tokens of llama-3.1-8b, 66k of qwen3-30b-a3b. Several tokens still gain at 64 MiB, and with experts at 128 MiB,
+  // because experts gain more. With five or more tokens of large layers, products with minima take longer than reading
+  // their weights, and 8-bit floats were measured up to 32 MiB only.
   constexpr int64_t kMiB = 1 << 20, kLargeLayer = 100'000'000;  // weights
   const LayersShape& s = step.shape;
   const int64_t n_weights = int64_t{s.dim} * ((2 * s.n_heads + 2 * s.n_kv_heads) * s.head_dim + 3 * s.ffn);
   const grid::WeightKind gate = kind_of(step.layers[0].products[kWeightGate]);
   const bool is_slow = step.n_tokens > 4 && n_weights > kLargeLayer;
   if (is_slow && gate.has_min) return 0;
-  const int64_t max_bytes = step.n_tokens == 1 ? 128 * kMiB : is_slow && gate.is_float8() ? 32 * kMiB : 64 * kMiB;
+  const int64_t max_bytes = step.n_tokens == 1 || s.n_experts > 0 ? 128 * kMiB
+                            : is_slow && gate.is_float8()         ? 32 * kMiB
+                                                                  : 64 * kMiB;
   const int64_t n_read =
       max_bytes / (int64_t{step.n_tokens} * step.kv.n_parts * step.kv.n_kv_heads * kv_row_bytes(step));
   const int window = step.layers[0].window;
