@@ -25,6 +25,7 @@ struct App::Route {
   HttpResponse (App::*at_once)(const HttpRequest&) const = nullptr;  // or on_worker
   void (*on_worker)(const ApiCall&) = nullptr;
   HttpResponse (App::*of_name)(const std::string&) = nullptr;  // or, on a worker, without loading the model
+  void (App::*of_answer)(const HttpRequest&, const std::shared_ptr<Responder>&) = nullptr;  // or of a kept answer
   ApiRoute api = kChat;  // selects the known fields of the body
   Needs needs = Needs::kWriter;
   bool is_public = false;
@@ -51,6 +52,11 @@ const std::vector<App::Route>& App::routes() {
       {.method = "POST", .path = "/v1/chat/completions", .on_worker = answer_chat},
       {.method = "POST", .path = "/chat/completions", .on_worker = answer_chat},
       {.method = "POST", .path = "/v1/completions", .on_worker = answer_completions, .api = kCompletions},
+      {.method = "POST", .path = "/v1/chat/completions/render", .on_worker = answer_chat_render},
+      {.method = "POST",
+       .path = "/v1/completions/render",
+       .on_worker = answer_completions_render,
+       .api = kCompletions},
       {.method = "POST", .path = "/v1/responses", .on_worker = answer_responses, .api = kResponses},
       {.method = "POST", .path = "/v1/messages", .on_worker = answer_messages, .api = kMessages},
       {.method = "POST", .path = "/v1/messages/count_tokens", .on_worker = answer_count_tokens, .api = kCountTokens},
@@ -78,6 +84,8 @@ const std::vector<App::Route>& App::routes() {
       {.method = "POST", .path = "/completion", .on_worker = answer_llama_completion, .api = kLlamaCompletion},
       {.method = "POST", .path = "/completions", .on_worker = answer_llama_completion, .api = kLlamaCompletion},
       {.method = "POST", .path = "/infill", .on_worker = answer_llama_infill, .api = kLlamaInfill},
+      {.method = "GET", .path = "/answers/", .of_answer = &App::send_answer},
+      {.method = "DELETE", .path = "/answers/", .of_answer = &App::cancel_answer},
       {.method = "POST", .path = "/models/load", .on_worker = answer_load, .api = kModelName, .needs = Needs::kAny},
       {.method = "POST", .path = "/models/unload", .of_name = &App::unload, .api = kModelName},
       {.method = "POST", .path = "/api/chat", .on_worker = answer_ollama_chat, .api = kOllamaChat},
@@ -196,6 +204,7 @@ App::App(const AppOptions& options, ModelPool& models)
       keys_(options.api_keys, options.api_key_file),
       origins_(options.origins),
       rate_limit_(options.rate_limit, options.now),
+      kept_({.time = options.keep_answers, .now = options.now, .memory = options.memory}),
       models_(models),
       prepare_(options.prepare_threads),
       stream_(options.stream_threads),
@@ -233,7 +242,8 @@ HttpResponse App::preflight(const HttpRequest& head) const {
     return error_response(ApiError(403, "this origin may not use the server: allow it with --cors-origins"));
   return {.status = 204,
           .headers = {{"Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS"},
-                      {"Access-Control-Allow-Headers", "Authorization, Content-Type, X-Api-Key, X-Request-Id, *"},
+                      {"Access-Control-Allow-Headers",
+                       "Authorization, Content-Type, X-Api-Key, X-Request-Id, X-Keep-Answer, *"},
                       {"Access-Control-Max-Age", "86400"}}};
 }
 
@@ -314,9 +324,13 @@ void App::dispatch(HttpRequest request, std::shared_ptr<Responder> responder) {
   if (route->at_once) {
     return answer_errors(request.path, responder, [&] { responder->respond((this->*route->at_once)(request)); });
   }
+  if (route->of_answer) {
+    return answer_errors(request.path, responder, [&] { (this->*route->of_answer)(request, responder); });
+  }
   if (n_preparing_ >= options_.max_preparing)
     return responder->respond(error_for(
         request.path, ApiError(429, "the server is busy reading requests; try again soon", "", "queue_full")));
+  responder = kept_.keep(request, std::move(responder));
   prepare_.post(
       [this, job = std::make_shared<Job>(*this, *route, std::move(request), std::move(responder))] { run(job); });
 }
@@ -360,6 +374,19 @@ std::string App::model_name(const JsonValue& body) {
   if (models_.knows(name)) return name;
   throw ApiError(404, fmt::format("there is no model '{}'; /v1/models lists them", printable(name, 128)), "model",
                  "model_not_found");
+}
+
+static std::string answer_name(const HttpRequest& request) {
+  return request.path.substr(std::string_view("/answers/").size());
+}
+
+void App::send_answer(const HttpRequest& request, const std::shared_ptr<Responder>& responder) {
+  kept_.send(request, answer_name(request), responder);
+}
+
+void App::cancel_answer(const HttpRequest& request, const std::shared_ptr<Responder>& responder) {
+  const bool stopped = kept_.cancel(request, answer_name(request));
+  responder->respond({.body = dump_json({{"stopped", stopped}})});
 }
 
 void App::finished(const AccessRecord& r) {

@@ -2,7 +2,7 @@
 import json
 
 import pytest
-from browser import browser, needs_browser, shot
+from browser import browser, needs_browser, ready, shot, take
 
 pytestmark = needs_browser
 
@@ -165,9 +165,9 @@ def test_a_long_text_takes_linear_time(page, text):
 
 
 def test_a_conversation_with_everything(server, browser, shot):
-    page = browser.page(server.url)
+    page = ready(browser.page(server.url))
     chat = {"id": "demo", "title": "Markdown", "messages": [{"role": "user", "content": "Show me everything."}, {"role": "assistant", "content": MARKDOWN, "reasoning": "Let me see.\n\nAh."}]}
-    assert page.js(f"import('/store.js').then(s => s.take({json.dumps(json.dumps({'conversations': [chat]}))}))") == {"taken": 1, "known": 0}
+    assert take(page, chat) == {"taken": 1, "known": 0}
     page.js("location.hash = '#demo'")
     page.wait("document.querySelector('.thinking')")
     assert page.js("document.querySelector('.thinking').innerText.includes('Thoughts')")
