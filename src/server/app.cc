@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/process_use.h"
 #include "server/fields/known_fields.h"
 #include "server/fields/request_fields.h"
 #include "server/requests/fields.h"
@@ -53,10 +54,7 @@ const std::vector<App::Route>& App::routes() {
       {.method = "POST", .path = "/chat/completions", .on_worker = answer_chat},
       {.method = "POST", .path = "/v1/completions", .on_worker = answer_completions, .api = kCompletions},
       {.method = "POST", .path = "/v1/chat/completions/render", .on_worker = answer_chat_render},
-      {.method = "POST",
-       .path = "/v1/completions/render",
-       .on_worker = answer_completions_render,
-       .api = kCompletions},
+      {.method = "POST", .path = "/v1/completions/render", .on_worker = answer_completions_render, .api = kCompletions},
       {.method = "POST", .path = "/v1/responses", .on_worker = answer_responses, .api = kResponses},
       {.method = "POST", .path = "/v1/messages", .on_worker = answer_messages, .api = kMessages},
       {.method = "POST", .path = "/v1/messages/count_tokens", .on_worker = answer_count_tokens, .api = kCountTokens},
@@ -391,12 +389,19 @@ void App::cancel_answer(const HttpRequest& request, const std::shared_ptr<Respon
 
 void App::finished(const AccessRecord& r) {
   if (r.handled) --n_active_;
-  if (!options_.access_log) return;
   try {
-    log_access(r);
+    http_metrics_.count(route_name(r.path), r.method, r.status, r.ms * 1e-3);
+    if (options_.access_log) log_access(r);
   } catch (const std::exception& error) {
     log_warn("a line of the access log is lost: {}", error.what());
   }
+}
+
+// For metrics: the route's own path, "page" for the pages' files, or "other". The list of names is finite.
+std::string App::route_name(const std::string& path) const {
+  for (const Route& route : routes())
+    if (matches(route.path, path)) return route.path;
+  return find_web_asset(path) ? "page" : "other";
 }
 
 void App::log_access(const AccessRecord& r) const {
@@ -430,11 +435,27 @@ HttpResponse App::health(const HttpRequest&) const {
           .headers = {{"Retry-After", "1"}}};
 }
 
+static void print_process(std::string& out, std::time_t started, const AppOptions& options) {
+  const auto line = [&](const char* name, const char* type, const char* help, const std::string& value) {
+    if (value != "0") out += fmt::format("# HELP {0} {2}\n# TYPE {0} {1}\n{0} {3}\n", name, type, help, value);
+  };
+  const ProcessUse use = process_use();
+  line("process_start_time_seconds", "gauge", "When the server started.", std::to_string(started));
+  line("process_cpu_seconds_total", "counter", "Processor time of all threads.", fmt::format("{}", use.cpu_s));
+  line("process_resident_memory_bytes", "gauge", "Memory in use.", std::to_string(use.resident_bytes));
+  line("process_virtual_memory_bytes", "gauge", "Memory that is mapped.", std::to_string(use.virtual_bytes));
+  line("process_open_fds", "gauge", "Open files and connections.", std::to_string(use.open_files));
+  line("process_max_fds", "gauge", "Limit of open files and connections.", std::to_string(use.max_open_files));
+  const std::string build = fmt::format("# HELP {0} {1}\n# TYPE {0} gauge\n{0}", "ingot_build_info",
+                                        "The program: its version, the commit and the compiler of its build.");
+  out += fmt::format("{}{{version=\"{}\",commit=\"{}\",compiler=\"{}\"}} 1\n", build, options.version, options.commit,
+                     options.compiler);
+}
+
 HttpResponse App::metrics(const HttpRequest&) const {
-  std::string out = fmt::format(
-      "# HELP process_start_time_seconds When the server started.\n# TYPE process_start_time_seconds "
-      "gauge\nprocess_start_time_seconds {}\n",
-      started_);
+  std::string out;
+  print_process(out, started_, options_);
+  http_metrics_.print(out);
   const auto all = models();  // keeps the models alive
   std::vector<MetricsSource> sources;
   for (const auto& model : all)

@@ -7,6 +7,7 @@
 #include "base/workers.h"
 #include "server/answers/kept_answers.h"
 #include "server/api/api.h"
+#include "server/http_metrics.h"
 #include "server/models/model_pool.h"
 #include "server/requests/access.h"
 #include "server/requests/rate_limit.h"
@@ -22,7 +23,7 @@ struct AppOptions {
   bool vllm_metrics = false;         // print the metrics a second time, under vllm:
   bool web_page = true;
   bool keep_billing_header = false;  // Claude Code's first line of /v1/messages stays in the prompt
-  std::string version = "unknown";
+  std::string version = "unknown", commit = "unknown", compiler = "unknown";
   std::FILE* access_log = nullptr;
   int prepare_threads = 2, stream_threads = 2;
   // How long tokens of a stream wait to share a write (Pacer): stream_interval_each times the number of open streams,
@@ -68,6 +69,7 @@ class App final : public HttpHandler {
   HttpResponse preflight(const HttpRequest& head) const;
   struct Job;
   void dispatch(HttpRequest request, std::shared_ptr<Responder> responder);
+  std::string route_name(const std::string& path) const;
   void log_access(const AccessRecord& record) const;
   void run(const std::shared_ptr<Job>& job);
   std::string model_name(const JsonValue& body);
@@ -90,6 +92,7 @@ class App final : public HttpHandler {
   const Origins origins_;
   RateLimit rate_limit_;
   KeptAnswers kept_;
+  HttpMetrics http_metrics_;
   const std::time_t started_ = std::time(nullptr);
   std::atomic<Phase> phase_{Phase::kLoading};
   std::atomic<int> n_active_{0};

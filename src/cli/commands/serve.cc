@@ -23,6 +23,7 @@
 #include "cli/options/commands.h"
 #include "cli/options/grammar.h"
 #include "cli/terminal/console.h"
+#include "cli/version.h"
 #include "model/devices/rank_facts.h"
 #include "server/app.h"
 #include "server/http/server.h"
@@ -320,6 +321,8 @@ void serve(ServeOptions& o) {
     if (is_follower()) open_model(o.model, runner);  // does not return; only the first process opens the port
   }
   o.app.version = INGOT_VERSION;
+  o.app.commit = build_commit();
+  o.app.compiler = build_compiler();
   o.app.only_local_hosts = is_loopback(o.http.host) && !o.http.host.starts_with("unix:");
   o.app.access_log = open_log(o.access_log);
   o.app.memory = o.http.memory =
