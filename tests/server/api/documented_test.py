@@ -9,7 +9,7 @@ import pytest
 from conftest import SOURCE, running
 
 DATA = SOURCE / "tests" / "data"
-PAGES = ["http.md", "server.md", "embeddings.md"]
+PAGES = ["http.md", "server.md", "embeddings.md", "fleets.md"]
 ADDRESS = re.compile(r"http://127\.0\.0\.1:808[01](/\S*)$")
 
 
