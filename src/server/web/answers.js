@@ -101,6 +101,7 @@ async function ask(mine, body) {
 // may be gone.
 async function attach(mine, waits, wasClosed = false) {
   const {message} = mine, {signal} = mine.controller;
+  let isReached = false;
   for (const [i, ms] of (waits ?? [0]).entries()) {
     if (i > 0 || ms > 0) page.progressed(message, 'connecting again …');
     await new Promise(resolve => setTimeout(resolve, ms));
@@ -114,14 +115,15 @@ async function attach(mine, waits, wasClosed = false) {
       if (error.name === 'AbortError') throw error;
       if (error instanceof api.ServerError && error.status === 404) {
         if (wasClosed) return null;  // what there is of the answer stays
+        isReached = true;
         break;
       }
       if (error instanceof api.ServerError) throw error;
     }
   }
   if (wasClosed) mine.left = true;  // the server may answer after the next reload
-  const begins = message.content || message.reasoning;
-  throw new Error(begins ? 'The answer broke off: the connection to the server was lost.' : 'The server cannot be reached.');
+  if (message.content || message.reasoning) throw new Error('The answer broke off: the connection to the server was lost.');
+  throw new Error(isReached ? 'The connection was lost before the answer began. Try again.' : 'The server cannot be reached.');
 }
 
 function receive(mine, response) {

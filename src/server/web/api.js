@@ -65,9 +65,9 @@ export function begin(body, name, signal) {
   const sent = JSON.stringify({...body, stream: true, return_progress: true, stream_options: {include_usage: true}});
   return call('/v1/chat/completions', {method: 'POST', signal, body: sent, headers: {'X-Keep-Answer': name}}, true);
 }
-export const again = (name, signal) => call('/answers/' + name, {signal, cache: 'no-store'});
+export const again = (name, signal) => call('/answers/' + encodeURIComponent(name), {signal, cache: 'no-store'});
 // Ends an answer that nobody waits for.
-export const end = name => call('/answers/' + name, {method: 'DELETE', keepalive: true}).catch(() => {});  // it ends later
+export const end = name => call('/answers/' + encodeURIComponent(name), {method: 'DELETE', keepalive: true}).catch(() => {});  // it ends later
 
 // Reads a stream. Calls onProgress({total, processed}) while the server reads the prompt, and onDelta({content,
 // reasoning, calls}) when text arrives. Resolves to {finish, usage, timings}.

@@ -36,7 +36,8 @@ function mostTokens(body, messages) {
 export async function fit(chat, messages, begun, model, signal) {
   const turns = turnsOf(messages), limit = model?.max_model_len, last = turns.length - 1;
   const bodyFrom = first => requestBody(turns.slice(first), begun, chat, model);
-  let first = Math.min(messages.findLast(m => m.omitted)?.omitted ?? 0, Math.max(0, last));
+  const before = messages.findLast(m => m.role === 'assistant' && m.stats);  // the same model goes on where it left off
+  let first = Math.min(before?.stats.model === model?.id ? before?.omitted ?? 0 : 0, Math.max(0, last));
   let body = bodyFrom(first);
   if (!limit || mostTokens(body, messages) <= limit - room(limit)) return {body, omitted: first};
   let count = await api.count(body, signal);

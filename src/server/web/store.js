@@ -36,7 +36,7 @@ function oldChats() {
       if (!key.startsWith(OLD_PREFIX)) continue;
       try {
         const chat = JSON.parse(localStorage.getItem(key));
-        if (isChat(chat) && typeof chat.id === 'string') found.push(chat);
+        if (isChat(chat) && typeof chat.id === 'string') found.push(mended(chat));
       } catch { /* not a conversation: it stays where it is */ }
     }
   } catch { /* this browser has no localStorage for the page */ }
@@ -51,7 +51,7 @@ export async function load() {
   const old = oldChats();
   try {
     const stored = await database.readAll();
-    stored.filter(isChat).forEach(chat => chats.set(chat.id, chat));
+    stored.filter(isChat).forEach(chat => chats.set(chat.id, mended(chat)));
     const missing = old.filter(chat => !chats.has(chat.id));
     missing.forEach(chat => chats.set(chat.id, chat));
     if (missing.length) await database.write(missing);
@@ -139,11 +139,26 @@ export function exported() {
   return JSON.stringify({format: 'ingot-conversations', version: 1, conversations: all()}, null, 1);
 }
 
+const isNumber = x => typeof x === 'number';
+// An object of numbers, which may have objects of numbers if `inner` is set.
+const areNumbers = (x, inner = false) => typeof x === 'object' && x !== null &&
+  Object.values(x).every(v => v === null || isNumber(v) || (inner && areNumbers(v)));
+const isUsage = x => areNumbers(x, true) && isNumber(x.prompt_tokens) && isNumber(x.completion_tokens);
+const areStats = ({usage, timings}) => (usage == null || isUsage(usage)) && (timings == null || areNumbers(timings));
 const isText = x => x === undefined || typeof x === 'string';
 const isMessage = m => m && typeof m.role === 'string' && typeof m.content === 'string' && isText(m.reasoning) && isText(m.error) &&
                        areCalls(m.tool_calls ?? []) && areFiles(m.files ?? []);
 const isChat = chat => chat && Array.isArray(chat.messages) && chat.messages.every(isMessage) && isTree(chat) &&
                        isText(chat.system) && isText(chat.schema);
+
+// Figures are only shown, so a conversation whose figures are malformed stays, without them.
+function mended(chat) {
+  for (const message of chat.messages) {
+    if (!areStats(message.stats ?? {})) delete message.stats;
+    if (!isNumber(message.omitted ?? 0)) delete message.omitted;
+  }
+  return chat;
+}
 
 // Imports the conversations of an exported file. If a conversation with the same id but different messages exists, it
 // stays, and the imported one gets a new id. Resolves to {taken, known, failed}: the numbers of new and of existing
@@ -162,6 +177,7 @@ export async function importText(text) {
       continue;
     }
     const title = String(chat.title || 'Imported').slice(0, 200);
+    mended({messages}).messages.forEach(message => delete message.run);  // nobody writes these answers
     const own = {...fresh(), ...(id && !here && {id}), title, messages, head, ...(system && {system}), ...(schema && {schema})};
     chats.set(own.id, own);
     made.push(own);

@@ -148,6 +148,19 @@ def test_an_import_overwrites_nothing(server, browser, tmp_path):
     assert texts(page, ".toast") == ["1 conversation imported, 1 already here."]
     assert sorted((c["title"], c["messages"][0]["content"]) for c in stored(page)) == [("mine", "mine"), ("theirs", "theirs")]
     assert [c["id"] for c in stored(page) if c["title"] == "mine"] == ["same"]
+    # What another program may have written is refused, or has no effect: no figure is a text, and no answer is asked for.
+    odd = talk("odd") | {"id": "odd"}
+    assert take(page, odd | {"messages": [{"role": "assistant", "content": "x", "reasoning": 5}]}) == {"taken": 0, "known": 0}
+    wrong = ({"stats": {"usage": {"prompt_tokens": "1", "completion_tokens": 2}}}, {"stats": {"usage": {"prompt_tokens": 1}}}, {"stats": {"timings": {"predicted_per_second": {}}}}, {"omitted": "all"})
+    for i, message in enumerate(wrong):
+        assert take(page, odd | {"id": f"odd{i}", "messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "x"} | message]})["taken"] == 1
+        assert next(c for c in stored(page) if c["id"] == f"odd{i}")["messages"][1] == {"role": "assistant", "content": "x"}
+        page.js(f"location.hash = '#odd{i}'")
+        page.wait("document.querySelector('.message.assistant .body')?.innerText === 'x'")
+    assert take(page, odd | {"id": "run", "messages": [{"role": "assistant", "content": "x", "partial": True, "run": {"name": "../v1/models", "content": "y"}}]})["taken"] == 1
+    page.reload()
+    ready(page)
+    assert not [url for url in page.requests() if "/answers/" in url]
     path.write_text("[{")
     page.choose_files("#file", [path])
     page.wait("document.querySelector('.toast')?.innerText.startsWith('The import failed')")
