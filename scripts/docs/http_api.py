@@ -3,6 +3,7 @@ import json
 import textwrap
 
 WIDTH = 120
+ADDRESS = "http://127.0.0.1:8080"
 INTRO = ("Made from src/server/web/openapi.json by `make docs`; do not edit. A running server has the same at "
          "`/openapi.json`. [server.md](server.md) says how the server is run, and what it does where the APIs leave a choice.")
 
@@ -89,6 +90,21 @@ class Reference:
         answer = operation["responses"].get("200", {})
         kinds = ", ".join(self.body(answer.get("content", {})))
         yield wrapped(f"Answer: {answer.get('description', '')}" + (f" {kinds}." if kinds else ""), "- ", "  ") + "\n"
+        yield self.curl(method, path, operation) + "\n"
+
+    def curl(self, method, path, operation):
+        """The operation as a command of curl, with the examples of its body and its parameters."""
+        parameters = operation.get("parameters", [])
+        for parameter in parameters:
+            if parameter["in"] == "path":
+                path = path.replace(f"{{{parameter['name']}}}", str(parameter["example"]))
+        query = "&".join(f"{p['name']}={p['example']}" for p in parameters if p["in"] == "query" and "example" in p)
+        address = ADDRESS + path + (f"?{query}" if query else "")
+        given = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
+        words = ["curl", *(["-X", method.upper()] if method == "delete" else []), f"'{address}'" if query else address]
+        if "example" in given:
+            words += ["-H", "'Content-Type: application/json'", "-d", "'" + json.dumps(given["example"]) + "'"]
+        return "    " + " ".join(words)
 
     def statuses(self):
         """The meaning of each status, over all operations."""

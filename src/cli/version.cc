@@ -9,6 +9,9 @@ namespace ingot {
 
 std::string version_line() { return "ingot " INGOT_VERSION; }
 
+std::string build_commit() { return kBuildCommit; }
+std::string build_compiler() { return kBuildCompiler; }
+
 std::string version_json() {
   JsonValue backends = JsonValue::array({"cpu", "ref"});
   if (why_no_cuda().empty()) backends.push_back("cuda");

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/process_use.h"
 #include "server/fields/known_fields.h"
 #include "server/fields/request_fields.h"
 #include "server/requests/fields.h"
@@ -25,6 +26,7 @@ struct App::Route {
   HttpResponse (App::*at_once)(const HttpRequest&) const = nullptr;  // or on_worker
   void (*on_worker)(const ApiCall&) = nullptr;
   HttpResponse (App::*of_name)(const std::string&) = nullptr;  // or, on a worker, without loading the model
+  void (App::*of_answer)(const HttpRequest&, const std::shared_ptr<Responder>&) = nullptr;  // or of a kept answer
   ApiRoute api = kChat;  // selects the known fields of the body
   Needs needs = Needs::kWriter;
   bool is_public = false;
@@ -51,6 +53,8 @@ const std::vector<App::Route>& App::routes() {
       {.method = "POST", .path = "/v1/chat/completions", .on_worker = answer_chat},
       {.method = "POST", .path = "/chat/completions", .on_worker = answer_chat},
       {.method = "POST", .path = "/v1/completions", .on_worker = answer_completions, .api = kCompletions},
+      {.method = "POST", .path = "/v1/chat/completions/render", .on_worker = answer_chat_render},
+      {.method = "POST", .path = "/v1/completions/render", .on_worker = answer_completions_render, .api = kCompletions},
       {.method = "POST", .path = "/v1/responses", .on_worker = answer_responses, .api = kResponses},
       {.method = "POST", .path = "/v1/messages", .on_worker = answer_messages, .api = kMessages},
       {.method = "POST", .path = "/v1/messages/count_tokens", .on_worker = answer_count_tokens, .api = kCountTokens},
@@ -78,6 +82,8 @@ const std::vector<App::Route>& App::routes() {
       {.method = "POST", .path = "/completion", .on_worker = answer_llama_completion, .api = kLlamaCompletion},
       {.method = "POST", .path = "/completions", .on_worker = answer_llama_completion, .api = kLlamaCompletion},
       {.method = "POST", .path = "/infill", .on_worker = answer_llama_infill, .api = kLlamaInfill},
+      {.method = "GET", .path = "/answers/", .of_answer = &App::send_answer},
+      {.method = "DELETE", .path = "/answers/", .of_answer = &App::cancel_answer},
       {.method = "POST", .path = "/models/load", .on_worker = answer_load, .api = kModelName, .needs = Needs::kAny},
       {.method = "POST", .path = "/models/unload", .of_name = &App::unload, .api = kModelName},
       {.method = "POST", .path = "/api/chat", .on_worker = answer_ollama_chat, .api = kOllamaChat},
@@ -196,6 +202,7 @@ App::App(const AppOptions& options, ModelPool& models)
       keys_(options.api_keys, options.api_key_file),
       origins_(options.origins),
       rate_limit_(options.rate_limit, options.now),
+      kept_({.time = options.keep_answers, .now = options.now, .memory = options.memory}),
       models_(models),
       prepare_(options.prepare_threads),
       stream_(options.stream_threads),
@@ -233,7 +240,8 @@ HttpResponse App::preflight(const HttpRequest& head) const {
     return error_response(ApiError(403, "this origin may not use the server: allow it with --cors-origins"));
   return {.status = 204,
           .headers = {{"Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS"},
-                      {"Access-Control-Allow-Headers", "Authorization, Content-Type, X-Api-Key, X-Request-Id, *"},
+                      {"Access-Control-Allow-Headers",
+                       "Authorization, Content-Type, X-Api-Key, X-Request-Id, X-Keep-Answer, *"},
                       {"Access-Control-Max-Age", "86400"}}};
 }
 
@@ -314,9 +322,13 @@ void App::dispatch(HttpRequest request, std::shared_ptr<Responder> responder) {
   if (route->at_once) {
     return answer_errors(request.path, responder, [&] { responder->respond((this->*route->at_once)(request)); });
   }
+  if (route->of_answer) {
+    return answer_errors(request.path, responder, [&] { (this->*route->of_answer)(request, responder); });
+  }
   if (n_preparing_ >= options_.max_preparing)
     return responder->respond(error_for(
         request.path, ApiError(429, "the server is busy reading requests; try again soon", "", "queue_full")));
+  responder = kept_.keep(request, std::move(responder));
   prepare_.post(
       [this, job = std::make_shared<Job>(*this, *route, std::move(request), std::move(responder))] { run(job); });
 }
@@ -362,14 +374,34 @@ std::string App::model_name(const JsonValue& body) {
                  "model_not_found");
 }
 
+static std::string answer_name(const HttpRequest& request) {
+  return request.path.substr(std::string_view("/answers/").size());
+}
+
+void App::send_answer(const HttpRequest& request, const std::shared_ptr<Responder>& responder) {
+  kept_.send(request, answer_name(request), responder);
+}
+
+void App::cancel_answer(const HttpRequest& request, const std::shared_ptr<Responder>& responder) {
+  const bool stopped = kept_.cancel(request, answer_name(request));
+  responder->respond({.body = dump_json({{"stopped", stopped}})});
+}
+
 void App::finished(const AccessRecord& r) {
   if (r.handled) --n_active_;
-  if (!options_.access_log) return;
   try {
-    log_access(r);
+    http_metrics_.count(route_name(r.path), r.method, r.status, r.ms * 1e-3);
+    if (options_.access_log) log_access(r);
   } catch (const std::exception& error) {
     log_warn("a line of the access log is lost: {}", error.what());
   }
+}
+
+// For metrics: the route's own path, "page" for the pages' files, or "other". The list of names is finite.
+std::string App::route_name(const std::string& path) const {
+  for (const Route& route : routes())
+    if (matches(route.path, path)) return route.path;
+  return find_web_asset(path) ? "page" : "other";
 }
 
 void App::log_access(const AccessRecord& r) const {
@@ -403,11 +435,27 @@ HttpResponse App::health(const HttpRequest&) const {
           .headers = {{"Retry-After", "1"}}};
 }
 
+static void print_process(std::string& out, std::time_t started, const AppOptions& options) {
+  const auto line = [&](const char* name, const char* type, const char* help, const std::string& value) {
+    if (value != "0") out += fmt::format("# HELP {0} {2}\n# TYPE {0} {1}\n{0} {3}\n", name, type, help, value);
+  };
+  const ProcessUse use = process_use();
+  line("process_start_time_seconds", "gauge", "When the server started.", std::to_string(started));
+  line("process_cpu_seconds_total", "counter", "Processor time of all threads.", fmt::format("{}", use.cpu_s));
+  line("process_resident_memory_bytes", "gauge", "Memory in use.", std::to_string(use.resident_bytes));
+  line("process_virtual_memory_bytes", "gauge", "Memory that is mapped.", std::to_string(use.virtual_bytes));
+  line("process_open_fds", "gauge", "Open files and connections.", std::to_string(use.open_files));
+  line("process_max_fds", "gauge", "Limit of open files and connections.", std::to_string(use.max_open_files));
+  const std::string build = fmt::format("# HELP {0} {1}\n# TYPE {0} gauge\n{0}", "ingot_build_info",
+                                        "The program: its version, the commit and the compiler of its build.");
+  out += fmt::format("{}{{version=\"{}\",commit=\"{}\",compiler=\"{}\"}} 1\n", build, options.version, options.commit,
+                     options.compiler);
+}
+
 HttpResponse App::metrics(const HttpRequest&) const {
-  std::string out = fmt::format(
-      "# HELP process_start_time_seconds When the server started.\n# TYPE process_start_time_seconds "
-      "gauge\nprocess_start_time_seconds {}\n",
-      started_);
+  std::string out;
+  print_process(out, started_, options_);
+  http_metrics_.print(out);
   const auto all = models();  // keeps the models alive
   std::vector<MetricsSource> sources;
   for (const auto& model : all)

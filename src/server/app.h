@@ -4,12 +4,14 @@
 #include <atomic>
 #include <cstdio>
 
+#include "base/workers.h"
+#include "server/answers/kept_answers.h"
 #include "server/api/api.h"
+#include "server/http_metrics.h"
+#include "server/models/model_pool.h"
 #include "server/requests/access.h"
 #include "server/requests/rate_limit.h"
-#include "server/models/model_pool.h"
 #include "server/web.h"
-#include "base/workers.h"
 
 namespace ingot {
 
@@ -21,14 +23,15 @@ struct AppOptions {
   bool vllm_metrics = false;         // print the metrics a second time, under vllm:
   bool web_page = true;
   bool keep_billing_header = false;  // Claude Code's first line of /v1/messages stays in the prompt
-  std::string version = "unknown";
+  std::string version = "unknown", commit = "unknown", compiler = "unknown";
   std::FILE* access_log = nullptr;
   int prepare_threads = 2, stream_threads = 2;
   // How long tokens of a stream wait to share a write (Pacer): stream_interval_each times the number of open streams,
   // at most stream_interval. 0: every token is written separately.
   std::chrono::milliseconds stream_interval{33}, stream_interval_each = Pacer::kEach;
   int rate_limit = 0;  // requests a minute per key, or per address if there are no keys; 0: no limit
-  RateLimit::Clock::time_point (*now)() = RateLimit::Clock::now;  // for the rate limit
+  RateLimit::Clock::time_point (*now)() = RateLimit::Clock::now;  // for the rate limit and kept answers
+  std::chrono::seconds keep_answers{120};     // how long answers with a name are kept without a listener; 0: not
   size_t max_preparing = 1024;                // requests whose bodies wait for a worker
   std::shared_ptr<MemoryBudget> memory = {};  // for parsed requests; null: no limit
 };
@@ -47,6 +50,7 @@ class App final : public HttpHandler {
   void reload_keys() { keys_.reload_if_changed(); }
   bool has_keys() const { return !keys_.empty(); }
   std::vector<std::shared_ptr<ServedModel>> models() const;  // the loaded models
+  void tick() { kept_.tick(); }                              // call from time to time
   void stop_workers();
   HttpResponse health(const HttpRequest& request) const;
   HttpResponse metrics(const HttpRequest& request) const;
@@ -65,6 +69,7 @@ class App final : public HttpHandler {
   HttpResponse preflight(const HttpRequest& head) const;
   struct Job;
   void dispatch(HttpRequest request, std::shared_ptr<Responder> responder);
+  std::string route_name(const std::string& path) const;
   void log_access(const AccessRecord& record) const;
   void run(const std::shared_ptr<Job>& job);
   std::string model_name(const JsonValue& body);
@@ -79,11 +84,15 @@ class App final : public HttpHandler {
   HttpResponse ollama_ps(const HttpRequest& request) const;
   HttpResponse ollama_version(const HttpRequest& request) const;
   HttpResponse unload(const std::string& name);
+  void send_answer(const HttpRequest& request, const std::shared_ptr<Responder>& responder);
+  void cancel_answer(const HttpRequest& request, const std::shared_ptr<Responder>& responder);
 
   const AppOptions options_;
   ApiKeys keys_;
   const Origins origins_;
   RateLimit rate_limit_;
+  KeptAnswers kept_;
+  HttpMetrics http_metrics_;
   const std::time_t started_ = std::time(nullptr);
   std::atomic<Phase> phase_{Phase::kLoading};
   std::atomic<int> n_active_{0};

@@ -19,6 +19,19 @@ constexpr const char* kStates[] = {"unloaded", "loading", "loaded", "failed"};  
 // The shortest number that is the same float: 0.8, not 0.800000011920929.
 double short_number(float value) { return std::strtod(fmt::format("{}", value).c_str(), nullptr); }
 
+// The sampling of requests that say nothing about it, with llama.cpp's names.
+JsonValue default_sampling(const ServedModel& model) {
+  const SamplingParams p;
+  const GenerationConfig& own = model.defaults();
+  return {{"temperature", short_number(own.temperature.value_or(p.temperature))},
+          {"top_k", own.top_k.value_or(p.top_k)},
+          {"top_p", short_number(own.top_p.value_or(p.top_p))},
+          {"min_p", short_number(own.min_p.value_or(p.min_p))},
+          {"typical_p", short_number(own.typical_p.value_or(p.typical_p))},
+          {"repeat_penalty", short_number(own.repetition_penalty.value_or(p.repetition_penalty))},
+          {"repeat_last_n", own.penalty_window.value_or(p.penalty_window)}};
+}
+
 JsonValue model_json(const ModelPool::Row& row) {
   JsonValue json = {{"id", row.id},           {"object", "model"},
                     {"created", 0},           {"owned_by", "ingot"},
@@ -36,6 +49,11 @@ JsonValue model_json(const ModelPool::Row& row) {
                   {"n_ctx_train", m.facts().n_ctx_train},  {"n_embd", m.facts().dim},
                   {"n_params", m.facts().n_parameters},    {"size", m.facts().n_bytes},
                   {"architecture", m.facts().architecture}};
+  if (!m.writes()) return json;
+  const ThinkingControls& thinking = m.thinking();
+  json["thinking"] = {{"switch", thinking.switch_name.empty() ? JsonValue() : JsonValue(thinking.switch_name)},
+                      {"efforts", thinking.efforts}};
+  json["default_sampling"] = default_sampling(m);
   return json;
 }
 
@@ -63,24 +81,16 @@ HttpResponse App::props(const HttpRequest&) const {
   const auto text = [&](std::optional<int32_t> id) {
     return id ? JsonValue(std::string(tokenizer.token_text(*id))) : JsonValue();
   };
-  const SamplingParams p;
-  const GenerationConfig& own = model->defaults();
-  const JsonValue params = {{"temperature", short_number(own.temperature.value_or(p.temperature))},
-                            {"top_k", own.top_k.value_or(p.top_k)},
-                            {"top_p", short_number(own.top_p.value_or(p.top_p))},
-                            {"min_p", short_number(own.min_p.value_or(p.min_p))},
-                            {"typical_p", short_number(own.typical_p.value_or(p.typical_p))},
-                            {"repeat_penalty", short_number(own.repetition_penalty.value_or(p.repetition_penalty))},
-                            {"repeat_last_n", own.penalty_window.value_or(p.penalty_window)}};
-  return {.body = dump_json({{"default_generation_settings", {{"n_ctx", model->n_ctx()}, {"params", params}}},
-                             {"total_slots", model->info().max_seqs},
-                             {"model_alias", model->id()},
-                             {"chat_template", model->writes() ? JsonValue(model->chat().source()) : JsonValue()},
-                             {"bos_token", text(tokenizer.bos())},
-                             {"eos_token", text(tokenizer.eos())},
-                             {"modalities", {{"vision", false}, {"audio", false}}},
-                             {"build_info", "ingot " + options_.version},
-                             {"is_sleeping", false}})};
+  return {.body = dump_json(
+              {{"default_generation_settings", {{"n_ctx", model->n_ctx()}, {"params", default_sampling(*model)}}},
+               {"total_slots", model->info().max_seqs},
+               {"model_alias", model->id()},
+               {"chat_template", model->writes() ? JsonValue(model->chat().source()) : JsonValue()},
+               {"bos_token", text(tokenizer.bos())},
+               {"eos_token", text(tokenizer.eos())},
+               {"modalities", {{"vision", false}, {"audio", false}}},
+               {"build_info", "ingot " + options_.version},
+               {"is_sleeping", false}})};
 }
 
 // ---- llama.cpp's ----
@@ -123,8 +133,7 @@ namespace {
 JsonValue ollama_model(const ModelPool::Row& row) {
   const std::string name = ollama_name(row.id);
   std::string digest;
-  for (int i = 0; i < 4; ++i)
-    digest += fmt::format("{:016x}", std::hash<std::string>()(fmt::format("{} {}", i, name)));
+  for (int i = 0; i < 4; ++i) digest += fmt::format("{:016x}", std::hash<std::string>()(fmt::format("{} {}", i, name)));
   JsonValue details = row.model ? ollama_details(*row.model) : JsonValue{{"format", ""}, {"family", ""}};
   return {{"name", name},
           {"model", name},

@@ -71,6 +71,55 @@ def test_the_dashboard_asks_for_what_there_is(server, tmp_path):
     assert checked.returncode == 0 and f"{len(asked)} rules found" in checked.stdout, checked.stdout + checked.stderr
 
 
+RULES = DEPLOY / "alerts.yaml"
+# Series that make a rule fire after some minutes, and series of a healthy server, for which it stays silent.
+FIRING = {
+    "IngotDown": {'up{job="ingot",instance="a"}': "0x30"},
+    "IngotStuck": {'ingot:num_requests_running{instance="a",model_name="m"}': "2x30", 'ingot:steps_total{instance="a",model_name="m"}': "7x30"},
+    "IngotStepsFail": {'ingot:failed_steps_total{instance="a",model_name="m"}': "0+1x30"},
+    "IngotAnswersFail": {'http_requests_total{instance="a",handler="x",method="POST",status="503"}': "0+10x30", 'http_requests_total{instance="a",handler="x",method="POST",status="200"}': "0+90x30"},
+    "IngotRefuses": {'ingot:requests_rejected_total{instance="a",model_name="m"}': "0+6x30"},
+    "IngotFirstTokenLate": {'ingot:time_to_first_token_seconds_bucket{instance="a",model_name="m",le="10"}': "0+9x30", 'ingot:time_to_first_token_seconds_bucket{instance="a",model_name="m",le="20"}': "0+10x30",
+                            'ingot:time_to_first_token_seconds_bucket{instance="a",model_name="m",le="+Inf"}': "0+10x30"},
+    "IngotCacheSmall": {'ingot:num_preemptions_total{instance="a",model_name="m"}': "0+12x30"},
+    "IngotRestarts": {'process_start_time_seconds{job="ingot",instance="a"}': "0+100x30"},
+    "IngotFilesRunOut": {'process_open_fds{job="ingot",instance="a"}': "950x30", 'process_max_fds{job="ingot",instance="a"}': "1000x30"},
+}
+HEALTHY = {
+    'up{job="ingot",instance="a"}': "1x30", 'ingot:num_requests_running{instance="a",model_name="m"}': "2x30", 'ingot:steps_total{instance="a",model_name="m"}': "7+100x30",
+    'ingot:failed_steps_total{instance="a",model_name="m"}': "1x30", 'http_requests_total{instance="a",handler="x",method="POST",status="503"}': "0+1x30",
+    'http_requests_total{instance="a",handler="x",method="POST",status="200"}': "0+90x30", 'ingot:requests_rejected_total{instance="a",model_name="m"}': "4x30",
+    'ingot:time_to_first_token_seconds_bucket{instance="a",model_name="m",le="10"}': "0+99x30", 'ingot:time_to_first_token_seconds_bucket{instance="a",model_name="m",le="+Inf"}': "0+100x30",
+    'ingot:num_preemptions_total{instance="a",model_name="m"}': "0+1x30", 'process_start_time_seconds{job="ingot",instance="a"}': "100x30",
+    'process_open_fds{job="ingot",instance="a"}': "100x30", 'process_max_fds{job="ingot",instance="a"}': "1000x30",
+}
+
+
+def test_the_alerts_ask_for_what_there_is(server):
+    server.chat(max_tokens=3)
+    have = set(re.findall(r"^([\w:]+)[{ ]", server.get("/metrics").body.decode(), re.M)) | {"up"}
+    text = RULES.read_text()
+    asked = set(re.findall(r"\b(?:ingot:\w+|http_\w+|process_\w+|up)\b(?=[{\[ ])", text))
+    assert len(asked) > 10 and asked <= have, asked - have
+    flags = set(re.findall(r"(?<![\w-])--[a-z][\w-]*", run(PROGRAM, "serve", "--help-all").stdout))
+    assert set(re.findall(r"(?<![\w-])--[a-z][\w-]*", text)) <= flags
+    checked = run(promtool(), "check", "rules", RULES)
+    assert checked.returncode == 0 and f"{len(FIRING)} rules found" in checked.stdout, checked.stdout + checked.stderr
+
+
+@pytest.mark.parametrize("alert", [*FIRING, None])
+def test_an_alert_fires_for_its_fault_alone(tmp_path, alert):
+    """Prometheus' own simulator: of all rules, only the fault's fires, and none for a healthy server."""
+    series = FIRING[alert] if alert else HEALTHY
+    ask = {"expr": "count by (alertname) (ALERTS{alertstate=\"firing\"})", "eval_time": "25m",
+           "exp_samples": [{"labels": f'{{alertname="{alert}"}}', "value": 1}] if alert else []}
+    case = {"interval": "1m", "input_series": [{"series": name, "values": values} for name, values in series.items()], "promql_expr_test": [ask]}
+    file = tmp_path / "cases.json"  # JSON is YAML
+    file.write_text(json.dumps({"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": [case]}))
+    done = run(promtool(), "test", "rules", file)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 # ---- a service, an image, a pod ----
 
 def test_the_unit(flags, tmp_path):

@@ -4,7 +4,9 @@ import contextlib
 import http.client
 import json
 import os
+import pathlib
 import random
+import re
 import ssl
 import subprocess
 import threading
@@ -294,6 +296,43 @@ def test_the_same_request_id_twice_is_two_requests(server):
     for thread in threads:
         thread.join()
     assert got == alone * 4
+
+
+def value_of(server, pattern):
+    return sum(float(n) for n in re.findall(rf"^{pattern} (\S+)$", server.get("/metrics").body.decode(), re.M))
+
+
+def test_requests_are_counted_by_route_and_status(start):
+    server = start("--access-log", "none")
+    counted = lambda handler, method, status: value_of(server, rf'http_requests_total\{{handler="{handler}",method="{method}",status="{status}"\}}')
+    for _ in range(3):
+        server.chat(max_tokens=3)
+    server.chat(temperature="hot").error(400)
+    server.get("/v1/chat/completions").error(405)
+    for i in range(5):
+        server.get(f"/nothing{i}").error(404)
+    server.get("/v1/models/demo")
+    server.get("/page.css")
+    server.request("BREW", "/v1/models")
+    assert counted("/v1/chat/completions", "POST", 200) == 3 and counted("/v1/chat/completions", "POST", 400) == 1 and counted("/v1/chat/completions", "GET", 405) == 1
+    assert counted("other", "GET", 404) == 5 and counted("/v1/models/", "GET", 200) == 1 and counted("page", "GET", 200) == 1
+    text = server.get("/metrics").body.decode()
+    assert "nothing" not in text and "BREW" not in text, "clients make no series"
+    name = r'http_request_duration_seconds_%s\{handler="/v1/chat/completions",method="POST"%s\}'
+    assert value_of(server, name % ("count", "")) == value_of(server, name % ("bucket", r',le="\+Inf"')) == 4 and value_of(server, name % ("sum", "")) > 0
+
+
+def test_the_process_and_its_build_are_in_the_metrics(start):
+    server = start("--access-log", "none")
+    pid, page = server.process.pid, os.sysconf("SC_PAGESIZE")
+    text = server.get("/metrics").body.decode()
+    value = lambda name: float(re.search(rf"^{name} (\S+)$", text, re.M)[1])
+    mapped, resident = (int(n) * page for n in pathlib.Path(f"/proc/{pid}/statm").read_text().split()[:2])
+    assert value("process_virtual_memory_bytes") == pytest.approx(mapped, rel=0.1) and value("process_resident_memory_bytes") == pytest.approx(resident, rel=0.2)
+    assert abs(value("process_open_fds") - len(os.listdir(f"/proc/{pid}/fd"))) <= 2 and value("process_max_fds") >= 256
+    assert 0 < value("process_cpu_seconds_total") < 60 and abs(value("process_start_time_seconds") - time.time()) < 60
+    version = json.loads(subprocess.run([os.environ["INGOT"], "--version", "--json"], capture_output=True, text=True).stdout)
+    assert f'ingot_build_info{{version="{version["version"]}",commit="{version["commit"]}",compiler="{version["compiler"]}"}} 1' in text
 
 
 def test_metrics_are_prometheus(server, start):

@@ -163,9 +163,14 @@ struct Rig {
     EXPECT_TRUE(runner->violations().empty()) << runner->violations().front();
   }
 
-  std::shared_ptr<Recorder> post(const std::string& path, const nlohmann::json& body) {
+  std::shared_ptr<Recorder> post(const std::string& path, const nlohmann::json& body, const HttpHeaders& headers = {}) {
+    return send("POST", path, body.dump(), headers);
+  }
+  std::shared_ptr<Recorder> send(const std::string& method, const std::string& path, const std::string& body = "",
+                                 const HttpHeaders& headers = {}) {
     auto recorder = std::make_shared<Recorder>();
-    HttpRequest request{.method = "POST", .path = path, .headers = {{"host", "localhost"}}, .body = body.dump()};
+    HttpRequest request{.method = method, .path = path, .headers = headers, .body = body};
+    request.headers.emplace_back("host", "localhost");
     if (auto refusal = app.refuse(request)) {
       recorder->respond(std::move(*refusal));
     } else {

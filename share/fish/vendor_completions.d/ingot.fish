@@ -268,6 +268,7 @@ complete -c ingot -n '__ingot_is "serve"' -l ssl-cert-file -r -d 'PEM file with 
 complete -c ingot -n '__ingot_is "serve"' -l ssl-key-file -r -d 'PEM file with the key of the certificate'
 complete -c ingot -n '__ingot_is "serve"' -l access-log -r -d 'write a JSON line for each request to this file'
 complete -c ingot -n '__ingot_is "serve"' -l no-webui{false} -d 'do not serve the pages at / and /status'
+complete -c ingot -n '__ingot_is "serve"' -l keep-answers -x -d 'seconds that an answer with a name'
 complete -c ingot -n '__ingot_is "serve"' -l keep-billing-header -d 'keep the line x-anthropic-billing-header at the start of Claude...'
 complete -c ingot -n '__ingot_is "serve"' -l metrics-port -x -d 'also answer /metrics and /health on this port, without a key'
 complete -c ingot -n '__ingot_is "serve"' -l metrics-compat -d 'also report metrics under another server\'s names'

@@ -23,6 +23,7 @@
 #include "cli/options/commands.h"
 #include "cli/options/grammar.h"
 #include "cli/terminal/console.h"
+#include "cli/version.h"
 #include "model/devices/rank_facts.h"
 #include "server/app.h"
 #include "server/http/server.h"
@@ -60,9 +61,7 @@ struct ServeOptions {
 constexpr int kScoredRows = 64;
 
 // A quarter of the free memory.
-size_t default_request_memory() {
-  return std::clamp(available_memory_bytes() / 4, size_t{64} << 20, size_t{8} << 30);
-}
+size_t default_request_memory() { return std::clamp(available_memory_bytes() / 4, size_t{64} << 20, size_t{8} << 30); }
 
 // The API name of a model: the name given by the user, without folders and .gguf.
 std::string served_name(const std::string& asked) {
@@ -232,6 +231,7 @@ void run_until_signal(App& app, ModelPool& pool, const ServeOptions& o) {
     if (signal == SIGTERM || signal == SIGINT) return;
     app.reload_keys();
     pool.tick();
+    app.tick();
     if (o.app.memory->take_given_back() > kLargeRequest) give_back_memory();
     if (!pool.replace_lost()) {
       fmt::print(stderr, "ingot: the model could not be loaded again after its device was lost; giving up\n");
@@ -321,6 +321,8 @@ void serve(ServeOptions& o) {
     if (is_follower()) open_model(o.model, runner);  // does not return; only the first process opens the port
   }
   o.app.version = INGOT_VERSION;
+  o.app.commit = build_commit();
+  o.app.compiler = build_compiler();
   o.app.only_local_hosts = is_loopback(o.http.host) && !o.http.host.starts_with("unix:");
   o.app.access_log = open_log(o.access_log);
   o.app.memory = o.http.memory =
@@ -396,6 +398,13 @@ void add_http_options(CLI::App& command, ServeOptions& o) {
                   "write a JSON line for each request to this file; - for standard error; none: no log")
       ->capture_default_str();
   command.add_flag("!--no-webui", o.app.web_page, "do not serve the pages at / and /status");
+  command
+      .add_option_function<int>(
+          "--keep-answers", [&o](int s) { o.app.keep_answers = std::chrono::seconds(s); },
+          fmt::format("seconds that an answer with a name (X-Keep-Answer) goes on without its client, and stays after "
+                      "its end, so a reloaded page gets it again; 0: not at all [{}]",
+                      o.app.keep_answers.count()))
+      ->check(CLI::Range(0, 86400));
   command.add_flag("--keep-billing-header", o.app.keep_billing_header,
                    "keep the line x-anthropic-billing-header at the start of Claude Code's system prompts; the line "
                    "differs in each request, so no cached prefix matches");

@@ -7,6 +7,8 @@
 #include "base/json.h"
 #include "base/system.h"
 #include "cli/options/commands.h"
+#include "cli/terminal/console.h"
+#include "cli/terminal/wrap.h"
 #include "text/json_value.h"
 
 namespace ingot {
@@ -48,18 +50,20 @@ void print_json(const Devices& d) {
 }
 
 void print_devices(const Devices& d) {
-  fmt::print("cpu      {}, {} of memory free\n", d.cpu, human_bytes(d.memory_bytes));
+  const int columns = terminal_columns(Stream::kOutput);
+  const auto row = [&](const std::string& name, const std::string& text) {
+    fmt::print("{}", list_row(fmt::format("{:<9}", name), text, columns));
+  };
+  row("cpu", fmt::format("{}, {} of memory free", d.cpu, human_bytes(d.memory_bytes)));
   for (size_t i = 0; i < d.driver.gpus.size(); ++i) {
     const NvidiaGpu& gpu = d.driver.gpus[i];
-    fmt::print("{:<7}  {}, compute capability {}.{}, {}\n", fmt::format("cuda:{}", i), gpu.name, gpu.major, gpu.minor,
-               human_bytes(gpu.memory_bytes));
+    row(fmt::format("cuda:{}", i),
+        fmt::format("{}, compute capability {}.{}, {}", gpu.name, gpu.major, gpu.minor, human_bytes(gpu.memory_bytes)));
   }
-  if (d.driver.cuda_major > 0) fmt::print("driver   runs CUDA {}.{}\n", d.driver.cuda_major, d.driver.cuda_minor);
-  if (!d.why_no_cuda.empty())
-    fmt::print("cuda     not used: {}{}\n", d.why_no_cuda,
-               d.driver.why_none.empty() || d.why_no_cuda.find(d.driver.why_none) != std::string::npos
-                   ? ""
-                   : "; " + d.driver.why_none);
+  if (d.driver.cuda_major > 0) row("driver", fmt::format("runs CUDA {}.{}", d.driver.cuda_major, d.driver.cuda_minor));
+  if (d.why_no_cuda.empty()) return;
+  const bool says_it = d.driver.why_none.empty() || d.why_no_cuda.find(d.driver.why_none) != std::string::npos;
+  row("cuda", "not used: " + d.why_no_cuda + (says_it ? "" : "; " + d.driver.why_none));
 }
 
 }  // namespace

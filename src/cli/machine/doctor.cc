@@ -13,6 +13,8 @@
 #include "cli/machine/checks.h"
 #include "cli/options/commands.h"
 #include "cli/options/hub.h"
+#include "cli/terminal/console.h"
+#include "cli/terminal/wrap.h"
 #include "io/hub/libcurl.h"
 #include "text/json_value.h"
 
@@ -115,14 +117,14 @@ void doctor(const DoctorOptions& o) {
   const std::vector<Finding> findings = examine(o);
   JsonValue list = JsonValue::array();
   Health worst = Health::kGood;
+  const int columns = terminal_columns(Stream::kOutput);
   for (const Finding& f : findings) {
     const char* health = kHealthNames[static_cast<int>(f.health)];
     worst = std::max(worst, f.health);
-    if (o.json)
-      list.push_back({{"what", f.what}, {"health", health}, {"text", f.text}, {"advice", f.advice}});
-    else
-      fmt::print("{:<8} {:<10} {}\n{}", health, f.what, f.text,
-                 f.advice.empty() ? "" : "         -> " + f.advice + "\n");
+    list.push_back({{"what", f.what}, {"health", health}, {"text", f.text}, {"advice", f.advice}});
+    if (o.json) continue;
+    fmt::print("{}", list_row(fmt::format("{:<8} {:<10} ", health, f.what), f.text, columns));
+    if (!f.advice.empty()) fmt::print("{}", list_row("         -> ", f.advice, columns));
   }
   if (o.json) fmt::print("{}\n", list.dump(2, ' ', false, JsonValue::error_handler_t::replace));
   if (worst == Health::kBroken) throw CLI::RuntimeError(1);

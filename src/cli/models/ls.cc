@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <numeric>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -11,6 +12,7 @@
 #include "cli/options/commands.h"
 #include "cli/options/hub.h"
 #include "cli/terminal/terminal.h"
+#include "cli/terminal/wrap.h"
 #include "io/hub/list.h"
 #include "text/json_value.h"
 
@@ -52,13 +54,31 @@ std::string ago(int64_t then) {
   return in(minutes / 60 / 24, "day");
 }
 
+using Row = std::vector<std::string>;
+
+// A row for each model, or, on a terminal with too few columns, the name and below it the rest.
 void print_table(const std::vector<HubEntry>& entries) {
-  size_t widest = 20;
-  for (const HubEntry& e : entries) widest = std::max(widest, e.repo.size());
-  fmt::print("{:<{}}  {:<12}  {:<12}  {:>10}  {}\n", "MODEL", widest, "QUANT", "REVISION", "SIZE", "USED");
+  constexpr size_t kSize = 3;  // the column that is aligned to the right
+  std::vector<Row> rows = {{"MODEL", "QUANT", "REVISION", "SIZE", "USED"}};
   for (const HubEntry& e : entries)
-    fmt::print("{:<{}}  {:<12}  {:<12}  {:>10}  {}\n", e.repo, widest, printable(e.label, 64), revision_of(e),
-               human_bytes(e.n_bytes), ago(e.last_used));
+    rows.push_back({e.repo, printable(e.label, 64), revision_of(e), human_bytes(e.n_bytes), ago(e.last_used)});
+  std::vector<int> widths = {20, 12, 12, 10, 0};
+  for (const Row& row : rows)
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], text_columns(row[i]));
+  const int columns = terminal_columns(Stream::kOutput), gaps = 2 * static_cast<int>(widths.size() - 1);
+  const bool is_narrow = columns > 0 && std::accumulate(widths.begin(), widths.end(), gaps) > columns;
+  for (const Row& row : rows) {
+    std::string line;
+    for (size_t i = is_narrow ? 1 : 0; i < row.size(); ++i) {
+      const std::string space(static_cast<size_t>(widths[i] - text_columns(row[i])), ' ');
+      if (i == kSize) line += space;
+      line += row[i];
+      if (i != kSize && i + 1 < row.size()) line += space;
+      if (i + 1 < row.size()) line += "  ";
+    }
+    if (is_narrow) fmt::print("{}\n", cut_to_columns(row[0], columns));
+    fmt::print("{}\n", is_narrow ? cut_to_columns("  " + line, columns) : line);
+  }
 }
 
 // As other commands take them. Interrupted downloads are no models yet.

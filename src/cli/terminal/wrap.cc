@@ -1,5 +1,6 @@
 #include "cli/terminal/wrap.h"
 
+#include <fmt/format.h>
 #include <utf8proc.h>
 
 #include <algorithm>
@@ -109,6 +110,36 @@ void WordWrap::place_word() {
   }
   spaces_.clear(), word_.clear();
   word_columns_ = 0;
+}
+
+std::string cut_to_columns(std::string_view text, int columns) {
+  if (text_columns(text) <= columns) return std::string(text);
+  return std::string(within_columns(text, std::max(0, columns - 1))) + "…";
+}
+
+std::string list_row(std::string_view head, std::string_view text, int columns) {
+  constexpr int kLeastText = 24, kNarrowIndent = 2;
+  if (columns <= 0) return fmt::format("{}{}\n", head, text);
+  const int begin = text_columns(head);
+  const int indent = columns - begin >= kLeastText ? begin : std::min(kNarrowIndent, columns - 1);
+  const int room = std::max(2, columns - indent);  // a wide character takes two
+  WordWrap wrap([=] { return room; });
+  std::string all = wrap.add(text);
+  all += wrap.finish();
+  std::string row(head);
+  if (indent != begin) {
+    row.erase(row.find_last_not_of(' ') + 1);
+    row += "\n" + std::string(static_cast<size_t>(indent), ' ');
+  }
+  bool is_first = true;
+  for (std::string_view left = all; !left.empty() || is_first;) {
+    const std::string_view line = within_columns(left.substr(0, left.find('\n')), room);
+    row += (is_first ? "" : std::string(static_cast<size_t>(indent), ' ')) + std::string(line) + "\n";
+    left.remove_prefix(line.size());
+    if (left.starts_with('\n')) left.remove_prefix(1);
+    is_first = false;
+  }
+  return row;
 }
 
 }  // namespace ingot

@@ -11,6 +11,11 @@ namespace ingot {
 int text_columns(std::string_view text);
 // The beginning of a text that takes at most this many columns.
 std::string_view within_columns(std::string_view text, int columns);
+// The text, or its beginning and an ellipsis if it takes more columns.
+std::string cut_to_columns(std::string_view text, int columns);
+// A row of a list: `head`, and the text in lines of whole words, which begin below each other. Words that are wider
+// than a line are divided. columns: the terminal's; 0: one line.
+std::string list_row(std::string_view head, std::string_view text, int columns);
 
 class WordWrap {
  public:

@@ -11,6 +11,10 @@ void answer_responses(const ApiCall& call);     // POST /v1/responses
 void answer_messages(const ApiCall& call);      // POST /v1/messages, Anthropic's API
 void answer_count_tokens(const ApiCall& call);  // POST /v1/messages/count_tokens
 
+// The prompts' token ids, without an answer. The fields are those of the routes that answer.
+void answer_chat_render(const ApiCall& call);         // POST /v1/chat/completions/render
+void answer_completions_render(const ApiCall& call);  // POST /v1/completions/render
+
 void answer_rerank(const ApiCall& call);      // POST /v1/rerank, in the form of Jina and Cohere
 void answer_embeddings(const ApiCall& call);  // POST /v1/embeddings
 

@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "server/api/api.h"
+#include "server/api/render.h"
 #include "server/fields/constraint_fields.h"
 #include "server/fields/request_fields.h"
 
@@ -240,6 +241,18 @@ void answer_chat(const ApiCall& call) {
                                                                  .prompt_logprobs = spec.prompt_logprobs >= 0,
                                                                  .echo = echoed(fields)});
   GenerationRun::start(call.model, std::move(ticket), std::move(spec), call.pacer, std::move(writer), call.responder);
+}
+
+void answer_chat_render(const ApiCall& call) {
+  const Fields fields(call.body);
+  AnswerForm form;
+  GenerationSpec spec;
+  spec.prompts = {read_chat_prompt(fields, *call.model, form)};
+  truncate_prompts(fields, *call.model, spec);
+  check_prompt(*call.model, spec.prompts[0], "messages");
+  AnswerText out(call.request, spec.prompts[0].capacity() * sizeof(int32_t));
+  add_rendered(out, random_id("chatcmpl-"), *call.model, spec.prompts[0]);
+  call.responder->respond({.body = out.take()});
 }
 
 }  // namespace ingot

@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/utf8.h"
 #include "server/api/api.h"
+#include "server/api/render.h"
 #include "server/fields/constraint_fields.h"
 #include "server/fields/request_fields.h"
 #include "text/infill.h"
@@ -195,6 +196,27 @@ void answer_completions(const ApiCall& call) {
       .warnings = spec.constraint_warnings};
   GenerationRun::start(call.model, std::move(ticket), std::move(spec), call.pacer,
                        std::make_unique<CompletionWriter>(std::move(options)), call.responder);
+}
+
+void answer_completions_render(const ApiCall& call) {
+  const Fields fields(call.body);
+  GenerationSpec spec;
+  const std::vector<Prompt> prompts = read_completion_prompts(fields, *call.model);
+  size_t n_bytes = 0;
+  for (const Prompt& prompt : prompts) {
+    spec.prompts.push_back(prompt.tokens);
+    n_bytes += 2 * prompt.tokens.size() * sizeof(int32_t);
+  }
+  truncate_prompts(fields, *call.model, spec);
+  AnswerText out(call.request, n_bytes);
+  const std::string id = random_id("cmpl-");
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    check_prompt(*call.model, spec.prompts[i], prompts[i].path.c_str());
+    out += i == 0 ? "[" : ",";
+    add_rendered(out, id + "-" + std::to_string(i), *call.model, spec.prompts[i]);
+  }
+  out += "]";
+  call.responder->respond({.body = out.take()});
 }
 
 }  // namespace ingot

@@ -22,6 +22,7 @@
 #include "server/requests/http.h"
 #include "text/answers/answer_model.h"
 #include "text/chat.h"
+#include "text/thinking_controls.h"
 #include "text/tokenizers/tokenizer.h"
 
 namespace ingot {
@@ -70,6 +71,7 @@ class ServedModel {
       metrics.on_step(stats);
       if (next) next(stats);
     };
+    thinking_ = thinking_controls(parts_.chat);
     answers_.emplace(*parts_.tokenizer, parts_.chat, info_.n_vocab,
                      AnswerModel::Options{parts_.call_format, parts_.constraint_bytes, parts_.lenient_schemas});
     slots_.emplace(info_.max_seqs);
@@ -85,6 +87,7 @@ class ServedModel {
   bool ranks() const { return !writes() && parts_.embedder->ranks(); }
   const Tokenizer& tokenizer() const { return parts_.embedder ? parts_.embedder->tokenizer() : *parts_.tokenizer; }
   const ChatTemplate& chat() const { return parts_.chat; }
+  const ThinkingControls& thinking() const { return thinking_; }  // of a model that writes
   const GenerationConfig& defaults() const { return parts_.defaults; }
   const ModelFacts& facts() const { return parts_.facts; }
   const RunnerInfo& info() const { return info_; }
@@ -172,6 +175,7 @@ class ServedModel {
   const RunnerInfo info_;
   const std::time_t created_ = std::time(nullptr);
   std::atomic<int> taken_{0};
+  ThinkingControls thinking_;
   std::optional<AnswerModel> answers_;
   std::optional<Slots> slots_;
 

@@ -1,6 +1,6 @@
 // The part of the server's API that the pages use. If the server requires a key, a dialog asks the user for the key.
 import {ask} from '/dialogs.js';
-import {settings} from '/store.js';
+import {settings} from '/settings_store.js';
 
 export class ServerError extends Error {
   constructor(message, status) {
@@ -9,8 +9,8 @@ export class ServerError extends Error {
   }
 }
 
-function headers() {
-  const given = {'Content-Type': 'application/json'};
+function headers(more) {
+  const given = {'Content-Type': 'application/json', ...more};
   if (settings.values.key) given.Authorization = 'Bearer ' + settings.values.key;
   return given;
 }
@@ -40,7 +40,7 @@ async function newKey(used) {
 async function call(path, options = {}, byUser = false) {
   for (;;) {
     const used = settings.values.key;
-    const response = await fetch(path, {...options, headers: headers()});
+    const response = await fetch(path, {...options, headers: headers(options.headers)});
     if (response.ok) return response;
     const error = await errorOf(response);
     if (response.status !== 401 || (declined && !byUser) || !await newKey(used)) throw error;
@@ -48,14 +48,30 @@ async function call(path, options = {}, byUser = false) {
 }
 
 export const models = async () => (await (await call('/v1/models')).json()).data;
-export const props = async () => (await call('/props')).json();
 export const metrics = async () => (await call('/metrics', {cache: 'no-store'})).text();
 
-// Streams a chat answer. Calls onProgress({total, processed}) while the server reads the prompt, and onDelta({content,
-// reasoning, calls}) when text arrives. Resolves to {finish, usage, timings}.
-export async function stream(body, signal, onDelta, onProgress) {
+// The number of tokens of the messages in a request's body.
+export async function count(body, signal) {
+  const {model, messages, tools, chat_template_kwargs, reasoning_effort, continue_final_message, add_generation_prompt} = body;
+  const sent = {model, messages, tools, chat_template_kwargs, reasoning_effort, continue_final_message, add_generation_prompt};
+  return (await (await call('/tokenize', {method: 'POST', signal, body: JSON.stringify(sent)}, true)).json()).count;
+}
+
+// ---- answers ----
+
+// Asks for a chat answer, which the server keeps under the name: if the connection is lost, again() gets the answer
+// from its beginning.
+export function begin(body, name, signal) {
   const sent = JSON.stringify({...body, stream: true, return_progress: true, stream_options: {include_usage: true}});
-  const response = await call('/v1/chat/completions', {method: 'POST', signal, body: sent}, true);
+  return call('/v1/chat/completions', {method: 'POST', signal, body: sent, headers: {'X-Keep-Answer': name}}, true);
+}
+export const again = (name, signal) => call('/answers/' + encodeURIComponent(name), {signal, cache: 'no-store'});
+// Ends an answer that nobody waits for.
+export const end = name => call('/answers/' + encodeURIComponent(name), {method: 'DELETE', keepalive: true}).catch(() => {});  // it ends later
+
+// Reads a stream. Calls onProgress({total, processed}) while the server reads the prompt, and onDelta({content,
+// reasoning, calls}) when text arrives. Resolves to {finish, usage, timings}.
+export async function read(response, onDelta, onProgress) {
   const result = {finish: null, usage: null, timings: null};
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = '';

@@ -1,25 +1,24 @@
-// The chat page: conversations on the left, messages on the right. The state is one conversation and at most one
-// streaming answer. The page is rendered from this state.
-import * as api from '/api.js';
-import {addCalls} from '/calls.js';
+// The chat page: conversations on the left, messages on the right. The page shows one conversation; answers.js writes
+// answers in any of them. The page is rendered from this state.
+import * as answers from '/answers.js';
+import * as context from '/context.js';
 import {make} from '/dom.js';
 import {MessageNode} from '/message.js';
+import {chosenModel, loadModels, openSettings, setTheme, wireSettings} from '/settings.js';
 import {clearPrompt, wirePrompt} from '/prompt.js';
-import {isLost, requestBody} from '/request.js';
-import {loadModels, openSettings, setTheme, wireSettings} from '/settings.js';
+import {isLost} from '/request.js';
 import {setSide, showList, wireSide} from '/side.js';
 import * as store from '/store.js';
 import * as tree from '/tree.js';
 
 const $ = id => document.getElementById(id);
 const IDEAS = ['Tell me a story about a fox.', 'What is 7 + 5?', 'Write a short poem about the sea.', 'Explain photosynthesis to a child.'];
-const SAVE_MS = 1000, TOAST_MS = 6000;
+const TOAST_MS = 6000;
 
 let chat = store.fresh();
-let answer = null;      // {controller, message, chat} of the answer that is streaming
 let nodes = new Map();  // message -> MessageNode, for the messages on the page
 let follow = true;      // scroll to the newest line
-let toast;
+let toast, drawing = false;
 
 // Announces the text to screen readers. `seen`: also shows it.
 function say(text, seen = false) {
@@ -29,9 +28,9 @@ function say(text, seen = false) {
   if (seen) toast = setTimeout(() => $('status').className = 'sr', TOAST_MS);
 }
 
-function keep(one = chat) {
-  if (store.save(one)) return;
-  say('The browser’s storage is full, so this conversation is not saved. Export and delete other conversations.', true);
+async function keep(one = chat, writing = false) {
+  const failure = await store.save(one, writing);
+  if (failure) say(`This browser does not save the conversation (${failure}). It stays on this page: export it, and delete what you do not need.`, true);
 }
 
 // ---- what is shown ----
@@ -50,18 +49,45 @@ function showTitle() {
   showList();
 }
 
+// The line between the turns that the model no longer sees and the others.
+function showOmitted() {
+  const seen = context.firstSeen(chat), node = seen && nodes.get(seen.message)?.node;
+  document.querySelector('.omitted')?.remove();
+  const turns = seen?.omitted === 1 ? 'turn' : `${seen?.omitted} turns`;
+  node?.before(make('p', {class: 'omitted', role: 'note'}, `The context is full: the model no longer sees the ${turns} above.`));
+}
+
+function showContext() {
+  const promptTokens = answers.of(chat)?.promptTokens ?? null;
+  context.showMeter($('context'), promptTokens ?? context.used(chat), chosenModel()?.max_model_len);
+}
+
 function show() {
   nodes = new Map();
   $('messages').replaceChildren();
   tree.path(chat).filter(m => m.role !== 'tool').forEach(append);
   showTitle();
+  showOmitted();
+  showBusy();
   toEnd();
 }
 
-const update = () => nodes.forEach(node => node.update());
+function update() {
+  nodes.forEach(node => node.update());
+  showOmitted();
+  showContext();
+}
 
 function toEnd() {
   if (follow) $('scroll').scrollTop = $('scroll').scrollHeight;
+}
+
+function showBusy() {
+  const busy = answers.of(chat) !== null;
+  $('send').textContent = busy ? '■' : '➤';
+  $('send').setAttribute('aria-label', busy ? 'Stop' : 'Send');
+  $('messages').setAttribute('aria-busy', busy);
+  showContext();
 }
 
 // ---- calls ----
@@ -79,7 +105,7 @@ function resultOf(message, call) {
 const addResult = (call, content) => tree.add(chat, {role: 'tool', tool_call_id: call.id, content});
 
 function takeResult(message, call, text) {
-  if (answer || resultOf(message, call)) return;
+  if (answers.of(chat) || resultOf(message, call)) return;
   addResult(call, text);
   update();
   keep();
@@ -88,71 +114,55 @@ function takeResult(message, call, text) {
 
 // ---- answers ----
 
-// Streams an answer into an assistant message, which may have text already. `partial` marks an incomplete answer. It
-// stays set after a reload, a stop, a lost connection or the token limit.
-async function generate(message = tree.add(chat, {role: 'assistant', content: ''})) {
-  const mine = {controller: new AbortController(), message, chat};
-  const shown = tree.path(chat), begun = message.content ? message : null;
-  const body = requestBody(shown.slice(0, shown.indexOf(message)), begun, $('model').value);
-  message.partial = true;
-  delete message.error;
-  delete message.stats;
-  answer = mine;
-  if (!nodes.has(message)) append(message);
-  setBusy(true);
-  update();
-  toEnd();
-  try {
-    message.stats = await api.stream(body, mine.controller.signal, delta => receive(mine, delta), ({total, processed}) => {
-      const node = nodes.get(message);
-      node.progress = processed < total ? `reading the prompt, ${Math.floor(100 * processed / total)} %` : '';
-      node.update();
+const generate = (message = tree.add(chat, {role: 'assistant', content: ''})) => answers.start(chat, message, chosenModel());
+
+// How answers.js reaches the page. The message may belong to a conversation that is not on the page.
+const writing = {
+  keep,
+  begun(one, message) {
+    if (one === chat) {
+      if (!nodes.has(message)) append(message);
+      update();
+      showBusy();
+      toEnd();
+    }
+    showList();
+  },
+  drawn(message) {
+    if (drawing || !nodes.has(message)) return;
+    drawing = true;
+    requestAnimationFrame(() => {
+      drawing = false;
+      answers.all().forEach(one => nodes.get(one.message)?.update());
+      toEnd();
     });
-    if (message.stats.finish && message.stats.finish !== 'length') delete message.partial;
-    if (!message.stats.finish) message.error = 'The answer was cut off.';
-  } catch (error) {
-    const begins = message.content || message.reasoning;
-    if (error instanceof api.ServerError) message.error = error.message;
-    else if (error.name !== 'AbortError') message.error = begins ? 'The answer broke off: the connection to the server was lost.' : 'The server cannot be reached.';
-  }
-  finish(mine);
-}
-
-function receive(mine, {content, reasoning, calls}) {
-  const {message} = mine, now = performance.now();
-  message.content += content;
-  addCalls(message, calls);
-  if (reasoning) message.reasoning = (message.reasoning || '') + reasoning;
-  if (now - (mine.saved ?? now - SAVE_MS) >= SAVE_MS) {
-    store.save(mine.chat);
-    mine.saved = now;
-  }
-  if (!mine.drawn) requestAnimationFrame(() => {
-    mine.drawn = false;
-    nodes.get(message)?.update();
-    toEnd();
-  });
-  mine.drawn = true;
-}
-
-function finish(mine) {
-  const {message} = mine, node = nodes.get(message);
-  if (answer === mine) {
-    answer = null;
-    setBusy(false);
-  }
-  if (node) {
-    node.progress = '';
-    update();
-    toEnd();
-    say(message.partial ? 'The answer is not finished.' : `The answer is complete. ${node.body.innerText}`);
-  }
-  keep(mine.chat);
-  showList();
-  if (!$('model').value) loadModels(say);
-}
+  },
+  progressed(message, text) {
+    const node = nodes.get(message);
+    if (!node) return;
+    node.progress = text;
+    node.update();
+    showContext();
+  },
+  ended(one, message) {
+    const node = nodes.get(message);
+    if (node) {
+      node.progress = '';
+      update();
+      toEnd();
+      say(message.partial ? 'The answer is not finished.' : `The answer is complete. ${node.body.innerText}`);
+    } else {
+      say(`The answer in “${one.title}” is ${message.partial ? 'not finished' : 'complete'}.`);
+    }
+    showBusy();
+    keep(one);
+    showList();
+    if (!chosenModel()?.max_model_len) loadModels(say);
+  },
+};
 
 function send(text, files = []) {
+  if (answers.isElsewhere(chat.id)) return say('Another tab is writing an answer in this conversation.', true);
   const unanswered = openCalls();
   unanswered.forEach(call => addResult(call, 'There is no result.'));
   if (!chat.messages.length) chat.title = store.titleOf(text || files[0].name);
@@ -187,21 +197,13 @@ function choose(message) {
 }
 
 function stop() {
-  answer?.controller.abort();
-  answer = null;
-  setBusy(false);
-}
-
-function setBusy(busy) {
-  $('send').textContent = busy ? '■' : '➤';
-  $('send').setAttribute('aria-label', busy ? 'Stop' : 'Send');
-  $('messages').setAttribute('aria-busy', busy);
+  answers.stop(chat);
+  showBusy();
 }
 
 // ---- conversations ----
 
 function open(one) {
-  stop();
   chat = one;
   follow = true;
   setSide(false);
@@ -230,24 +232,40 @@ function questions() {
   return [...new Set([...asked(tree.path(chat)), ...others.flatMap(one => asked(one.messages))])].filter(Boolean);
 }
 
+async function removeAll(chats) {
+  chats.forEach(one => answers.stop(one, true));
+  const failure = await store.remove(...chats.map(one => one.id));
+  if (failure) say(`This browser did not delete the conversation (${failure}). Try again.`, true);
+  if (chats.some(one => one.id === chat.id)) open(store.fresh());
+  else showList();
+}
+
 const page = {
   say, edit, regenerate, choose, takeResult, resultOf, open,
   goOn: message => generate(message),
-  streams: message => answer?.message === message,
+  streams: message => answers.of(chat)?.message === message,
   isLast: message => lastTurn() === message,
+  canGoOn: message => context.canGoOn(chat, message, chosenModel()?.max_model_len),
   versions: message => tree.versions(chat, message),
   current: () => chat,
-  change(one) {
-    const changed = one.id === chat.id ? Object.assign(chat, {title: one.title}) : one;
-    keep(changed);
+  change(one) {  // the title, the system prompt or the schema has changed
+    if (one.messages.length) keep(one);
     showTitle();
   },
-  remove(one) {
-    store.remove(one.id);
-    if (one.id === chat.id) open(store.fresh());
-    else showList();
-  },
+  remove: one => removeAll([one]),
 };
+
+// Another tab has stored or deleted (null) a conversation.
+function takeChange(id, stored, isWriting) {
+  const mine = store.find(id);
+  answers.note(id, isWriting);
+  if (mine && answers.of(mine)) return;  // this tab writes it
+  store.take(id, stored);
+  showList();
+  if (id !== chat.id || !stored) return;
+  chat = stored;
+  show();
+}
 
 // ---- the page ----
 
@@ -257,7 +275,7 @@ function wireKeys() {
     if (event.key === 'Escape' && !asked && $('side').classList.contains('open')) {
       setSide(false);
       $('menu').focus();
-    } else if (event.key === 'Escape' && !asked && answer) {
+    } else if (event.key === 'Escape' && !asked && answers.of(chat)) {
       stop();
     }
     if (control && event.shiftKey && event.key.toLowerCase() === 'o') {
@@ -287,28 +305,20 @@ function wireScroll() {
   });
 }
 
-// Called when another tab has changed a conversation.
-function takeChange({key}) {
-  showList();
-  const changed = store.find(chat.id);
-  if (key !== store.keyOf(chat.id) || answer || !changed) return;
-  chat = changed;
-  show();
-}
-
 setTheme();
-wirePrompt({send, stop, isBusy: () => answer !== null, questions, say});
+answers.wire(writing);
+wirePrompt({send, stop, isBusy: () => answers.of(chat) !== null, questions, say});
 wireSide(page);
-wireSettings({say, removeAll() {
-  store.all().forEach(one => store.remove(one.id));
-  open(store.fresh());
-}});
+wireSettings({say, page, modelChanged: update, removeAll: () => removeAll([...store.all(), chat])});
 wireKeys();
 wireScroll();
 $('ideas').append(...IDEAS.map(text => make('button', {type: 'button', onclick: () => send(text)}, text)));
+const refusal = await store.load();
+if (refusal) say(refusal, true);
+store.watch(takeChange, answers.isMine);
 addEventListener('popstate', openAddress);
-addEventListener('storage', takeChange);
-addEventListener('pagehide', () => answer && store.save(answer.chat));
+addEventListener('pagehide', () => answers.all().forEach(one => store.save(one.chat)));
 if (location.hash.length > 1) openAddress();
 else show();
-loadModels(say);
+await loadModels(say);
+answers.resumeAll();

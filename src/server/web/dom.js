@@ -9,14 +9,33 @@ export function make(tag, attributes = {}, ...children) {
   return node;
 }
 
-// Copies a text. navigator.clipboard is missing on pages of other machines without TLS.
+// Copies a text. Rejects if the browser refuses. navigator.clipboard is missing on pages of other machines without TLS.
 export async function copyText(text) {
   if (navigator.clipboard) return navigator.clipboard.writeText(text);
   const area = make('textarea', {class: 'sr', 'aria-hidden': 'true'}), focused = document.activeElement;
   area.value = text;
   (document.querySelector('dialog[open]') ?? document.body).append(area);
   area.select();
-  document.execCommand('copy');
+  const copied = document.execCommand('copy');
   area.remove();
   focused?.focus();
+  if (!copied) throw new Error('the browser refuses');
+}
+
+const SIGN_MS = 1500;
+
+// A button that copies text(), and says for a moment whether it did. say(text): tells screen readers.
+export function copyButton(text, say = () => {}, attributes = {}) {
+  const copy = make('button', {type: 'button', ...attributes, onclick: async () => {
+    const copied = await copyText(text()).then(() => true, () => false);
+    copy.textContent = copied ? '✓ Copied' : 'Not copied';
+    copy.classList.toggle('done', copied);
+    say(copied ? 'Copied.' : 'The browser does not let this page copy. Select the text, and copy it with Ctrl+C.', !copied);
+    clearTimeout(copy.timer);
+    copy.timer = setTimeout(() => {
+      copy.textContent = 'Copy';
+      copy.classList.remove('done');
+    }, SIGN_MS);
+  }}, 'Copy');
+  return copy;
 }

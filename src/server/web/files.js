@@ -8,10 +8,26 @@ const MAX_BYTES = 1 << 20;
 const isFile = file => [file?.name, file?.text].every(x => typeof x === 'string');
 export const areFiles = files => Array.isArray(files) && files.every(isFile);
 
+// Files of other kinds by their first bytes: what they are, and what to do instead.
+const OTHERS = [
+  ['%PDF-', 'is a PDF, and this page reads only text. Convert it first, for example with `pdftotext FILE.pdf`, and attach the text.'],
+  ['PK\x03\x04', 'is an archive or an office document, and this page reads only text. Save it as plain text, and attach the text.'],
+  ['\x89PNG', 'is a picture, and models of this server read only text.'],
+  ['\xff\xd8\xff', 'is a picture, and models of this server read only text.'],
+  ['GIF8', 'is a picture, and models of this server read only text.'],
+];
+
+async function checkKind(file) {
+  const begin = String.fromCharCode(...new Uint8Array(await file.slice(0, 8).arrayBuffer()));
+  const other = OTHERS.find(([mark]) => begin.startsWith(mark));
+  if (other) throw new Error(`${file.name} ${other[1].replace('FILE.pdf', file.name)}`);
+}
+
 // Reads the files of an <input>, a drop or a clipboard. Throws Error with a message for people.
 export async function readFiles(list) {
   const found = [];
   for (const file of list) {
+    await checkKind(file);
     if (file.size > MAX_BYTES) throw new Error(`${file.name} is larger than 1 MiB. Attach only the part you need.`);
     try {
       const text = new TextDecoder('utf-8', {fatal: true}).decode(await file.arrayBuffer());

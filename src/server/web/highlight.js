@@ -1,5 +1,7 @@
 // Colours code: comments, strings, numbers, keywords and names of called functions. Each family of languages has one
 // pattern. Unknown languages are treated as C-like, which is usually right.
+import {make} from '/dom.js';
+
 const words = text => new Set(text.split(' '));
 
 const KEYWORDS = words(
@@ -31,7 +33,7 @@ const FAMILIES = {
   sql: DASHES, lua: DASHES, haskell: DASHES, hs: DASHES,
   html: MARKUP, xml: MARKUP, svg: MARKUP, vue: MARKUP,
 };
-const PLAIN = words('text txt plain output console markdown md');
+const PLAIN = words('text txt plain output console markdown md'), DIFFS = words('diff patch udiff');
 
 function kind(groups, text, end, language) {
   if (!groups.name) return Object.keys(groups).find(k => groups[k] !== undefined);
@@ -39,10 +41,21 @@ function kind(groups, text, end, language) {
   return text[end] === '(' ? 'call' : null;
 }
 
+// A patch is coloured by lines.
+const DIFF_LINES = [[/^(?:diff |index |--- |\+\+\+ |\\ )/, 'comment'], [/^@@/, 'keyword'], [/^\+/, 'added'], [/^-/, 'removed']];
+
+function highlightDiff(text) {
+  return text.split(/(?<=\n)/).map(line => {
+    const kind = DIFF_LINES.find(([pattern]) => pattern.test(line))?.[1];
+    return kind ? make('span', {class: 't-' + kind}, line) : line;
+  });
+}
+
 // The text as nodes: strings, and spans with a class.
 export function highlight(text, language = '') {
   language = language.toLowerCase();
   if (PLAIN.has(language) || !language || text.length > 200000) return [text];
+  if (DIFFS.has(language)) return highlightDiff(text);
   const nodes = [];
   let done = 0;
   for (const match of text.matchAll(FAMILIES[language] || C_LIKE)) {
@@ -50,10 +63,7 @@ export function highlight(text, language = '') {
     const what = kind(match.groups, text, end, language);
     if (!what) continue;
     if (match.index > done) nodes.push(text.slice(done, match.index));
-    const span = document.createElement('span');
-    span.className = 't-' + what;
-    span.textContent = match[0];
-    nodes.push(span);
+    nodes.push(make('span', {class: 't-' + what}, match[0]));
     done = end;
   }
   if (done < text.length) nodes.push(text.slice(done));

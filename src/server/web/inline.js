@@ -15,6 +15,7 @@ const RULES = [
   [/^\$(?=[^\s$])((?:[^$\\]|\\[\s\S])+?)(?<!\s)\$(?!\d)/, m => maths(m[0], m[1], false)],  // $5 and $10 are no formula
   [/^\\([\\`*_{}[\]()#+\-.!|~<>$])/, m => [m[1]]],
   [/^(`+)([\s\S]*?[^`])\1(?!`)/, m => [make('code', {}, m[2].replace(/^ (.*) $/, '$1'))]],
+  [/^\[\^([^\]\s]{1,40})\](?![(:])/, m => [noteLink(m[1])]],
   [/^!\[([^\]]*)\]\(((?:[^()\s]|\([^()\s]*\))+)(?:\s[^)]*)?\)/, m => link(m[2], [m[1] || m[2]])],  // a target may hold (a pair)
   [/^\[([^\]]+)\]\(((?:[^()\s]|\([^()\s]*\))+)(?:\s+"[^"]*")?\)/, m => link(m[2], inline(m[1]))],
   [/^<((?:https?:\/\/|mailto:)[^\s>]+)>/, m => link(m[1], [m[1]])],
@@ -28,8 +29,12 @@ const RULES = [
   [/^\*(?=[^\s*])([\s\S]*?[^\s*])\*(?!\*)/, m => [em(m[1])]],
   [/^_(?=[^\s_])([\s\S]*?[^\s_])_(?!\w)/, m => [em(m[1])]],
   [/^~~(?=\S)([\s\S]*?\S)~~/, m => [make('del', {}, ...inline(m[1]))]],
+  [/^<br *\/?>\n?/i, () => [make('br')]],  // the one tag that models write in tables
   [/^\\?\n/, () => [make('br')]],
 ];
+
+// A reference to a footnote, which the view switches on when the text has the note.
+const noteLink = name => make('button', {type: 'button', class: 'note-ref', 'data-note': name, disabled: ''}, `[^${name}]`);
 
 function link(target, children) {
   if (!/^(https?:|mailto:)/i.test(target)) return children;

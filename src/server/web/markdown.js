@@ -1,6 +1,6 @@
 // Renders a model's Markdown as DOM nodes. Nothing is ever parsed as HTML. View renders a growing text and renders
 // again only the blocks that changed.
-import {copyText, make} from '/dom.js';
+import {copyButton, make} from '/dom.js';
 import {highlight} from '/highlight.js';
 import {inline, maths} from '/inline.js';
 
@@ -9,6 +9,7 @@ const ITEM = /^( *)([-*+]|\d{1,9}[.)])(?: +|$)/;
 const RULE = /^ {0,3}([-*_])(?: *\1){2,} *$/;
 const HEADING = /^ {0,3}(#{1,6})\s+(.*?)\s*#*\s*$/;
 const FORMULA = /^ {0,3}(\$\$|\\\[|\\begin\{\w+\*?\})/;
+const NOTE = /^ {0,3}\[\^([^\]\s]{1,40})\]:[ \t]*(.*)$/;
 const TABLE_RULE = /^ *\|? *:?-+:? *(?:\| *:?-+:? *)*\|? *$/;
 
 // The token that closes a formula opened by `open`.
@@ -45,6 +46,9 @@ export function blocks(text) {
       ++i;
     } else if (formulaStop) {
       take('formula', (l, at) => at < formulaStop);
+    } else if (NOTE.test(line)) {
+      take('note', (l, at) => /^(?: {2,}|\t)\S/.test(l) || (!l.trim() && /^(?: {2,}|\t)\S/.test(lines[at + 1] ?? '')) ||
+                              (l.trim() && lines[at - 1].trim() && !NOTE.test(l) && !FENCE.test(l) && !HEADING.test(l)));
     } else if (HEADING.test(line)) {
       take('heading', () => false);
     } else if (RULE.test(line)) {
@@ -63,7 +67,7 @@ export function blocks(text) {
       take('table', l => l.includes('|'));
     } else {
       take('paragraph', l => l.trim() && !FENCE.test(l) && !HEADING.test(l) && !RULE.test(l) && !FORMULA.test(l) &&
-                             !/^ {0,3}>/.test(l) && !ITEM.test(l));
+                             !/^ {0,3}>/.test(l) && !ITEM.test(l) && !NOTE.test(l));
     }
   }
   return found;
@@ -71,11 +75,7 @@ export function blocks(text) {
 
 function code(block) {
   const text = block.lines.map(l => l.slice(Math.min(block.indent, l.search(/\S|$/)))).join('\n');
-  const copy = make('button', {type: 'button', class: 'copy', 'aria-label': 'Copy this code', onclick: async () => {
-    await copyText(text);
-    copy.textContent = 'Copied';
-    setTimeout(() => copy.textContent = 'Copy', 1200);
-  }}, 'Copy');
+  const copy = copyButton(() => text, undefined, {class: 'copy', 'aria-label': 'Copy this code'});
   const head = make('div', {class: 'code-head'}, make('span', {}, block.language || 'text'), copy);
   return make('div', {class: 'code'}, head, make('pre', {tabindex: '0'}, make('code', {}, ...highlight(text, block.language))));
 }
@@ -120,6 +120,25 @@ function table(lines) {
   return make('div', {class: 'table'}, make('table', {}, make('thead', {}, row(lines[0], 'th')), body));
 }
 
+// A footnote: its name, and its text.
+function note(lines) {
+  const [, name, first] = NOTE.exec(lines[0]);
+  const inner = blocks([first, ...lines.slice(1).map(l => l.replace(/^(?: {1,4}|\t)/, ''))].join('\n'));
+  return make('div', {class: 'note', 'data-note': name}, make('span', {class: 'note-name'}, name), make('div', {}, ...inner.map(render)));
+}
+
+// Switches references to notes on that the text has, and the others off.
+function joinNotes(node) {
+  const notes = new Map([...node.querySelectorAll('.note')].map(n => [n.dataset.note, n]));
+  for (const ref of node.querySelectorAll('.note-ref')) {
+    const name = ref.dataset.note, target = notes.get(name);
+    ref.disabled = !target;
+    ref.textContent = target ? name : `[^${name}]`;
+    target ? ref.setAttribute('aria-label', `Note ${name}`) : ref.removeAttribute('aria-label');
+    ref.onclick = () => notes.get(name)?.scrollIntoView({block: 'nearest'});
+  }
+}
+
 // The text of a block. The model's line breaks are kept, for poems and addresses.
 const lined = block => block.lines.map(l => l.trim()).join('\n');
 
@@ -135,6 +154,7 @@ export function render(block) {
     case 'quote': return make('blockquote', {}, ...blocks(block.lines.map(l => l.replace(/^ {0,3}> ?/, '')).join('\n')).map(render));
     case 'list': return list(block.lines);
     case 'table': return table(block.lines);
+    case 'note': return note(block.lines);
     default: return make('p', {}, ...inline(lined(block)));
   }
 }
@@ -153,5 +173,6 @@ export class View {
     while (this.node.childNodes.length > same) this.node.lastChild.remove();
     this.node.append(...now.slice(same).map(render));
     this.keys = keys;
+    if (text.includes('[^')) joinNotes(this.node);
   }
 }

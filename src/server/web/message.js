@@ -1,7 +1,7 @@
 // One message on the page: its text, its thoughts and calls, and the buttons below it. `page` has the functions of
 // chat.js for the buttons.
 import {CallBlock} from '/calls.js';
-import {copyText, make} from '/dom.js';
+import {copyButton, make} from '/dom.js';
 import {fileNode} from '/files.js';
 import {View} from '/markdown.js';
 
@@ -13,7 +13,8 @@ function speedup(gain) {
   return gain > 1 ? `${gain.toFixed(1)} times as fast` : `${Math.round(100 * (1 - gain))} % slower`;
 }
 
-export function statsLine({stats, partial}, progress) {
+// progress: a text in place of the figures, or ''. isFull: the answer has filled the model's context.
+export function statsLine({stats, partial}, progress, isFull = false) {
   if (progress) return progress;
   const parts = [];
   if (stats?.usage) {
@@ -28,7 +29,7 @@ export function statsLine({stats, partial}, progress) {
     if (timings) parts.push(`first token after ${Math.round(timings.queue_ms + timings.prompt_ms)} ms`);
     parts.push(`prompt ${usage.prompt_tokens}${cached ? `, ${Math.round(100 * cached / usage.prompt_tokens)} % cached` : ''}`);
   }
-  if (partial) parts.push(stats?.finish === 'length' ? 'cut at the token limit' : 'not finished');
+  if (partial) parts.push(isFull ? 'cut, because the context is full' : stats?.finish === 'length' ? 'cut at the token limit' : 'not finished');
   return parts.join(' · ');
 }
 
@@ -43,6 +44,7 @@ export class MessageNode {
     if (mine && message.files) this.node.append(make('div', {class: 'files'}, ...message.files.map(fileNode)), this.tools);
     if (mine) this.editButton = button('Edit', () => this.edit());
     this.again = mine ? this.editButton : button('Regenerate', () => page.regenerate(message));
+    this.copy = copyButton(() => message.content, page.say);
     this.goOn = button('Continue', () => page.goOn(message));
     if (!mine) this.view = new View(this.body);
     this.update();
@@ -66,13 +68,14 @@ export class MessageNode {
     const step = (text, label, other) => button(text, () => page.choose(other), {'aria-label': label, ...(other ? {} : {disabled: ''})});
     const switcher = all.length < 2 ? [] : [make('span', {class: 'versions'}, step('‹', 'Earlier version', all[at - 1]),
       `${at + 1}/${all.length}`, step('›', 'Later version', all[at + 1]))];
-    const copy = button('Copy', () => copyText(message.content).then(() => page.say('Copied.')));
-    const wanted = [...switcher, copy, this.again];
-    if (message.partial && message.content && !message.tool_calls && page.isLast(message) && !streams) wanted.push(this.goOn);
+    const wanted = [...switcher, this.copy, this.again];
+    const goesOn = message.partial && message.content && !message.tool_calls && page.isLast(message) && !streams;
+    const isFull = goesOn && !page.canGoOn(message);
+    if (goesOn && !isFull) wanted.push(this.goOn);
     const state = [all.length, at, wanted.length, streams].join();
     if (state !== this.toolState) this.tools.replaceChildren(...wanted, this.stats);  // unchanged: keep the focus
     this.toolState = state;
-    this.stats.textContent = message.role === 'user' || (streams && !this.progress) ? '' : statsLine(message, this.progress);
+    this.stats.textContent = message.role === 'user' || (streams && !this.progress) ? '' : statsLine(message, this.progress, isFull);
     this.node.classList.toggle('busy', streams);
   }
 

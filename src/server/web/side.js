@@ -1,5 +1,6 @@
 // The list of conversations: search, rename, delete, export and import. `page` has the functions of chat.js for
 // conversations.
+import * as answers from '/answers.js';
 import {ask} from '/dialogs.js';
 import {make} from '/dom.js';
 import * as store from '/store.js';
@@ -10,7 +11,9 @@ let page;
 
 async function rename(one) {
   const title = (await ask('Name of the conversation', {input: one.title, ok: 'Rename'}))?.trim();
-  if (title) page.change({...one, title});
+  if (!title) return;
+  one.title = title;
+  page.change(one);
 }
 
 async function remove(one) {
@@ -20,8 +23,10 @@ async function remove(one) {
 function item(one) {
   const on = one.id === page.current().id;
   const button = (text, name, label, action) => make('button', {type: 'button', class: name, 'aria-label': label, onclick: action}, text);
-  const open = make('button', {type: 'button', class: 'open', title: one.title, onclick: () => page.open(one), ...(on && {'aria-current': 'true'})}, one.title);
-  return make('li', on ? {class: 'on'} : {}, open, button('✎', 'rename', `Rename “${one.title}”`, () => rename(one)),
+  const written = answers.isWritten(one.id);
+  const sign = written ? [make('span', {class: 'sign', title: 'An answer is being written', role: 'img', 'aria-label': 'An answer is being written in'})] : [];
+  const open = make('button', {type: 'button', class: 'open', title: one.title, onclick: () => page.open(one), ...(on && {'aria-current': 'true'})}, ...sign, one.title);
+  return make('li', {class: [on && 'on', written && 'written'].filter(Boolean).join(' ')}, open, button('✎', 'rename', `Rename “${one.title}”`, () => rename(one)),
     button('✕', 'delete', `Delete “${one.title}”`, () => remove(one)));
 }
 
@@ -46,8 +51,9 @@ function download(text, name) {
 
 async function importFile() {
   try {
-    const {taken, known} = store.take(await $('file').files[0].text());
-    page.say(`${counted(taken)} imported${known ? `, ${known} already here` : ''}.`, true);
+    const {taken, known, failed} = await store.importText(await $('file').files[0].text());
+    const stay = failed ? ` This browser does not save them (${failed}), so they last as long as this page.` : '';
+    page.say(`${counted(taken)} imported${known ? `, ${known} already here` : ''}.${stay}`, true);
   } catch (error) {
     page.say(`The import failed: ${error.message}`, true);
   }

@@ -1,7 +1,7 @@
 // The status page: reads /metrics once a second and plots the last five minutes. Gauges appear with the first answer,
 // and rates with the second, which is requested soon after.
 import * as api from '/api.js';
-import {settings} from '/store.js';
+import {settings} from '/settings_store.js';
 
 const $ = id => document.getElementById(id);
 const KEPT = 300, PERIOD_MS = 1000, SECOND_MS = 200, SVG = 'http://www.w3.org/2000/svg';

@@ -40,9 +40,34 @@ SLOW_FETCH = """(() => {
 })()"""
 
 
+COUNT = "document.querySelectorAll('.message').length"
+
+
 def ready(page):
     page.wait("document.getElementById('model').value !== ''")
     return page
+
+
+def change_settings(page, **settings):
+    page.js(f"import('/settings_store.js').then(s => {{ for (const [k, v] of Object.entries({json.dumps(settings)})) s.settings.set(k, v); }})")
+
+
+def answer(page):
+    return page.js(f"{ANSWER}.querySelector('.body').innerText")
+
+
+def stored(page):
+    """All conversations, as the browser's database has them."""
+    return page.js("import('/database.js').then(d => d.readAll())")
+
+
+def take(page, *chats):
+    return page.js(f"import('/store.js').then(s => s.importText({json.dumps(json.dumps({'conversations': chats}))}))")
+
+
+def enter(page, selector, text):
+    """Acts as a user who changes a field. Returns what the browser says about the field."""
+    return page.js(f"(f => {{ f.value = {json.dumps(text)}; f.dispatchEvent(new Event('change', {{bubbles: true}})); return f.validationMessage; }})(document.querySelector({json.dumps(selector)}))")
 
 
 def texts(page, selector):
@@ -107,16 +132,16 @@ class Browser:
                 return got["result"]
             self.events.append(got)
 
-    def page(self, url, width=1200, height=800, dark=False, before=""):
-        """before: a script that runs in the page before its own."""
-        return Page(self, url, width, height, dark, before)
+    def page(self, url, width=1200, height=800, dark=False, before="", beside=None):
+        """before: a script that runs in the page before its own. beside: a page; both are tabs of one browser, with the same storage."""
+        return Page(self, url, width, height, dark, before, beside)
 
 
 class Page:
-    def __init__(self, browser, url, width, height, dark, before):
+    def __init__(self, browser, url, width, height, dark, before, beside):
         self.browser = browser
-        context = browser.call("Target.createBrowserContext")["browserContextId"]
-        self.target = browser.call("Target.createTarget", url="about:blank", browserContextId=context)["targetId"]
+        self.context = beside.context if beside else browser.call("Target.createBrowserContext")["browserContextId"]
+        self.target = browser.call("Target.createTarget", url="about:blank", browserContextId=self.context)["targetId"]
         self.session = browser.call("Target.attachToTarget", targetId=self.target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.call(f"{domain}.enable")

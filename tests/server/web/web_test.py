@@ -1,7 +1,7 @@
 """The pages in a headless Chromium: conversations by mouse and by keyboard, and the live plots."""
 import json
 
-from browser import ANSWER, DONE, SLOW_FETCH, browser, needs_browser, ready, shot, texts
+from browser import ANSWER, DONE, SLOW_FETCH, browser, change_settings, needs_browser, ready, shot, texts
 from conftest import SOURCE
 
 pytestmark = needs_browser
@@ -22,7 +22,7 @@ def test_a_conversation(server, browser, shot):
     shot(page, "hello")
     page.ask("What is 7 + 5?")
     page.wait(DONE)
-    page.js("import('/store.js').then(s => s.settings.set('temperature', '0'))")
+    change_settings(page, temperature="0")
     page.press(".assistant .tools button", "Regenerate")
     page.wait(DONE)
     assert page.js(f"{ANSWER}.querySelector('.body').innerText") == "7 + 5 = 12."
@@ -55,7 +55,7 @@ WEATHER = next(case["tools"] for case in json.loads((SOURCE / "tests/data/demo/e
 
 def set_up(page, **settings):
     ready(page)
-    page.js(f"import('/store.js').then(s => {{ for (const [k, v] of Object.entries({json.dumps(settings)})) s.settings.set(k, v); }})")
+    change_settings(page, **settings)
 
 
 def test_a_tool_call_and_its_result(server, browser, shot):
@@ -103,7 +103,7 @@ def test_thoughts_and_calls_stream(server, browser, shot):
       };
     })()""")
     page.ask("Weather?")
-    page.wait("window.send")
+    page.wait("typeof send === 'function'")
     page.js("send({role: 'assistant', reasoning_content: 'I look **twice**.'})")
     page.wait("document.querySelector('.thinking summary')?.innerText === 'Thinking …'")
     call = lambda index, **part: page.js(f"send({json.dumps({'tool_calls': [{'index': index} | part]})})")
@@ -139,10 +139,10 @@ def test_tools_that_are_none_are_not_taken(server, browser):
     page.wait("document.getElementById('settings').open")
     enter = lambda text: page.js(f"(f => {{ f.value = {json.dumps(text)}; f.dispatchEvent(new Event('change')); return f.validationMessage; }})(document.querySelector('[data-setting=tools]'))")
     assert "are not JSON" in enter("[{") and "must be a JSON array" in enter('{"a": 1}') and "must be a JSON array" in enter('[{"function": {}}]')
-    assert page.js("import('/store.js').then(s => s.settings.values.tools)") == ""
-    assert enter(json.dumps(WEATHER)) == "" and page.js("import('/store.js').then(s => s.settings.values.tools)") == json.dumps(WEATHER)
+    assert page.js("import('/settings_store.js').then(s => s.settings.values.tools)") == ""
+    assert enter(json.dumps(WEATHER)) == "" and page.js("import('/settings_store.js').then(s => s.settings.values.tools)") == json.dumps(WEATHER)
     bad = {"id": "x", "title": "t", "messages": [{"role": "assistant", "content": "", "tool_calls": [{"function": {"name": 7}}]}]}
-    assert page.js(f"import('/store.js').then(s => s.take({json.dumps(json.dumps([bad]))}))") == {"taken": 0, "known": 0}
+    assert page.js(f"import('/store.js').then(s => s.importText({json.dumps(json.dumps([bad]))}))") == {"taken": 0, "known": 0}
     assert page.complaints() == []
 
 
@@ -186,7 +186,7 @@ def test_a_long_prompt_says_how_far_it_is(server, browser):
 def test_stop_and_keyboard(server, browser):
     page = browser.page(server.url)
     ready(page)
-    page.js("import('/store.js').then(s => s.settings.set('temperature', '1.5'))")
+    change_settings(page, temperature="1.5")
     page.js(SLOW_FETCH)
     page.ask("Never stop.")
     page.wait("document.querySelector('.busy') && document.querySelector('.message.assistant .body').innerText.startsWith('word word')")
@@ -219,7 +219,7 @@ def test_dark_and_phone(server, browser, shot):
     page.click("#menu")
     page.wait("document.getElementById('side').getBoundingClientRect().left === 0")
     shot(page, "phone-side")
-    page.js("import('/store.js').then(s => s.settings.set('theme', 'light'))")
+    change_settings(page, theme="light")
     page.reload()
     assert page.js("document.documentElement.dataset.theme") == "light"
     assert page.complaints() == []
@@ -279,7 +279,7 @@ def test_a_server_that_goes_and_comes_back(start, browser):
     page.wait("document.querySelector('.message .error')")
     assert "broke off" in page.js("document.querySelector('.message .error').innerText") and "word" in page.js(f"{ANSWER}.querySelector('.body').innerText")
     server.stop()
-    page.js("window.sent = []; window.fetch = (url, options) => { sent.push(options.body); return Promise.reject(new TypeError('refused')); }")
+    page.js("window.sent = []; window.fetch = (url, options) => { if (options.body) sent.push(options.body); return Promise.reject(new TypeError('refused')); }")
     page.ask("Are you there?")
     page.wait("document.querySelectorAll('.message .error').length === 2")
     assert "cannot be reached" in page.js(f"{ANSWER}.querySelector('.error').innerText")
@@ -305,7 +305,7 @@ def test_copying_without_a_clipboard(server, browser):
 def test_a_refusal_is_shown(server, browser):
     page = browser.page(server.url)
     ready(page)
-    page.js("import('/store.js').then(s => s.settings.set('temperature', '-1'))")
+    change_settings(page, temperature="-1")
     page.ask("Hello")
     page.wait("document.querySelector('.message .error')")
     assert "temperature" in page.js("document.querySelector('.message .error').innerText")

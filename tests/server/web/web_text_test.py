@@ -2,7 +2,7 @@
 import json
 
 import pytest
-from browser import browser, needs_browser, shot
+from browser import browser, needs_browser, ready, shot, take
 
 pytestmark = needs_browser
 
@@ -101,6 +101,57 @@ def test_lines_and_emphasis(page, text, html):
     assert render(page, text) == html
 
 
+@pytest.mark.parametrize("text, html", [
+    ("one<br>two<BR/>three<br />\nfour", "<p>one<br>two<br>three<br>four</p>"),
+    ("| a |\n|---|\n| x<br>y |", "<td>x<br>y</td>"),
+    ("`<br>` <brr> <br onload=x>", "<p><code>&lt;br&gt;</code> &lt;brr&gt; &lt;br onload=x&gt;</p>"),
+    ("```html\n<br>\n```", "&lt;br"),
+    ("It[^1] is.\n\n[^1]: So *it* is.\n    And more.", '<div class="note" data-note="1"><span class="note-name">1</span><div><p>So <em>it</em> is.<br>And more.</p></div></div>'),
+    ("It[^a-b] is.\n[^a-b]: So.", '<p>It<button type="button" class="note-ref" data-note="a-b" aria-label="Note a-b">a-b</button> is.</p>'),
+    ("It[^1] has no note.", '<p>It<button type="button" class="note-ref" data-note="1" disabled="">[^1]</button> has no note.</p>'),
+    ("`[^1]` [^x](https://example.com)", '<p><code>[^1]</code> <a href="https://example.com"'),
+    ("[^1]: one\n[^2]: two\n\nText", '<div><p>two</p></div></div><p>Text</p>'),
+    ("```diff\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-old\n+new\n same\n```",
+     '<span class="t-comment">--- a/x\n</span><span class="t-comment">+++ b/x\n</span><span class="t-keyword">@@ -1 +1 @@\n</span><span class="t-removed">-old\n</span><span class="t-added">+new\n</span> same'),
+])
+def test_breaks_notes_and_patches(page, text, html):
+    assert html in render(page, text)
+    grown = page.js(f"""import('/markdown.js').then(m => {{ const d = document.createElement('div'), v = new m.View(d), t = {json.dumps(text)};
+        for (let i = 0; i <= t.length; ++i) v.update(t.slice(0, i)); return d.innerHTML; }})""")
+    assert grown == render(page, text), "a text that grows is rendered like the whole text"
+
+
+HOSTILE = [
+    "<script>alert(1)</script>", "<img src=x onerror=alert(1)>", "<svg/onload=alert(1)>", "<br onclick=alert(1)>", "<br/onmouseover=alert(1)//>", "<br><script>alert(1)</script>",
+    "[a](javascript:alert(1))", "[a](JaVaScRiPt:alert(1))", "[a](data:text/html,<script>alert(1)</script>)", "[a](vbscript:x)", "[a](java\nscript:alert(1))", "<javascript:alert(1)>",
+    "![a](javascript:alert(1))", '![a](https://example.com/x.png"onerror="alert(1))', '[a](https://example.com/"onclick="alert(1))', "[![x](https://e.com/a)](javascript:alert(1))",
+    '[^"onclick="alert(1)]: note', 'see [^"onclick="alert(1)]', "[^<img/src=x>]: <img src=x onerror=alert(1)>\n\n[^<img/src=x>]", "[^1]: [x](javascript:alert(1))\n\n[^1]", "[^constructor] [^__proto__]\n\n[^__proto__]: x",
+    "```diff\n+<img src=x onerror=alert(1)>\n-<script>alert(1)</script>\n```", "```<img src=x onerror=alert(1)>\nx\n```", '```"onclick="alert(1)\nx\n```', "`<img src=x onerror=alert(1)>`",
+    "| <img src=x onerror=alert(1)> |\n|---|\n| <br><iframe src=javascript:alert(1)> |", "# <img src=x onerror=alert(1)>", "> <script>alert(1)</script>", "- <a href=javascript:alert(1)>x</a>",
+    r"$\href{javascript:alert(1)}{x}$", r"$\text{<img src=x onerror=alert(1)>}$", "&lt;script&gt;alert(1)&lt;/script&gt;", "<math><mtext></mtext><script>alert(1)</script></math>",
+]
+TAGS = set("p br strong em del code a h2 h3 h4 h5 h6 ul ol li blockquote hr div table thead tbody tr th td pre span button math".split())
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_hostile_text_makes_nothing_that_runs(page, text):
+    """No element and no attribute but those of Markdown; links go to the web or to mail only."""
+    found = page.js(f"""import('/markdown.js').then(m => {{
+        window.alert = () => window.attacked = true;
+        const d = document.createElement('div');
+        document.body.append(d);
+        new m.View(d).update({json.dumps(text)});
+        d.querySelectorAll('button').forEach(b => b.className.includes('note') && b.click());
+        const all = [...d.querySelectorAll('*')].filter(e => !e.closest('math') || e.localName === 'math');
+        d.remove();
+        return all.map(e => [e.localName, e.getAttribute('href'), e.getAttributeNames()]);
+    }})""")
+    for tag, href, names in found:
+        assert tag in TAGS and not any(n.startswith("on") or n in ("src", "style", "srcdoc") for n in names), (tag, names)
+        assert href is None or href.lower().startswith(("http://", "https://", "mailto:")), href
+    assert not page.js("window.attacked")
+
+
 def mathml(page, tex, display=False):
     """The formula without its source and without attributes, to compare the structure only."""
     return page.js(f"""import('/math.js').then(m => {{
@@ -165,9 +216,9 @@ def test_a_long_text_takes_linear_time(page, text):
 
 
 def test_a_conversation_with_everything(server, browser, shot):
-    page = browser.page(server.url)
+    page = ready(browser.page(server.url))
     chat = {"id": "demo", "title": "Markdown", "messages": [{"role": "user", "content": "Show me everything."}, {"role": "assistant", "content": MARKDOWN, "reasoning": "Let me see.\n\nAh."}]}
-    assert page.js(f"import('/store.js').then(s => s.take({json.dumps(json.dumps({'conversations': [chat]}))}))") == {"taken": 1, "known": 0}
+    assert take(page, chat) == {"taken": 1, "known": 0}
     page.js("location.hash = '#demo'")
     page.wait("document.querySelector('.thinking')")
     assert page.js("document.querySelector('.thinking').innerText.includes('Thoughts')")
