@@ -18,12 +18,14 @@ void ExpertOps::route_logits(const Tensor& ids, const Tensor& weights, const Ten
   check_launch("route_rows");
 }
 
-// More rows than this are faster in tiles, both with 32 and with 128 experts (docs/notes). Rows are also faster in
-// tiles if there are more rows than experts.
-static constexpr int64_t kMaxRows = 16;
+// More rows than this are faster in tiles, both with 32 and with 128 experts (docs/notes). Rows of several tokens are
+// also faster in tiles if there are more rows than experts, or if their matrices have more weights than this.
+static constexpr int64_t kMaxRows = 16, kMaxRowWeights = 32'000'000;
 
 bool ExpertOps::takes_rows(const ExpertMatmul& m) const {
-  return !core_.deterministic && m.n_rows <= std::min(kMaxRows, m.n_experts) && can_expert_rows(m);
+  const int64_t n_weights = m.n_rows * m.w[0]->n_out * m.w[0]->n_in;
+  return !core_.deterministic && m.n_rows <= std::min(kMaxRows, m.n_experts) &&
+         (m.x.rows == 1 || n_weights <= kMaxRowWeights) && can_expert_rows(m);
 }
 
 // n_own of the experts have matrices on this device.
