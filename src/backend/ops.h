@@ -20,7 +20,7 @@ enum class RopeLayout : uint8_t { kHalfSplit, kInterleaved };
 enum class Pooling : uint8_t { kCls, kMean, kLast };
 
 struct NormArgs {
-  Tensor weight;  // [1, dim]
+  Tensor weight;  // [1, dim]; empty: Backend::norm has no weight, and fused ops have no norm
   Tensor bias;    // [1, dim] or empty
   float eps = 1e-5f;
   NormKind kind = NormKind::kRms;
@@ -82,6 +82,7 @@ struct RouteArgs {
   bool normalize = false;  // the weights of a token are divided by their sum, before scale
   float scale = 1.0f;
   Tensor bias;       // [1, n_experts] or empty: added to the scores only for the choice, not for the weights
+  Tensor expert_scale;  // [1, n_experts] or empty: multiplies the weights of each expert at the end
   int n_groups = 1;  // of n_experts / n_groups neighbours, ranked by best score; with bias, by the sum of the best two
   int n_groups_used = 1;
   // If ranks have whole experts, this rank has the n_own experts from first_own on, and its matrices are only theirs.
@@ -112,6 +113,7 @@ struct MoeArgs {
   Tensor x;                          // [n, dim]
   NormArgs norm;                     // norm of x; empty weight: none
   Tensor normed;                     // out if there is a norm: [n, dim]
+  Tensor router_x;                   // [n, dim] or empty: the router's input, if not the experts'
   const Weight* w_router = nullptr;  // [n_experts, dim], one matrix
   Tensor b_router;                   // [1, n_experts] or empty
   RouteArgs route;

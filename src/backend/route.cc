@@ -59,8 +59,9 @@ void route_token(int32_t* ids, float* weights, std::span<const float> logits, co
   }
   const double factor = a.normalize ? a.scale / std::max(sum, 1e-20) : a.scale;
   for (int i = 0; i < a.n_used; ++i) {
+    const double own = a.expert_scale ? factor * a.expert_scale.f32()[ids[i]] : factor;
     ids[i] = a.own_id(ids[i]);
-    weights[i] = ids[i] < 0 ? 0.0f : static_cast<float>(weights[i] * factor);
+    weights[i] = ids[i] < 0 ? 0.0f : static_cast<float>(weights[i] * own);
   }
 }
 

@@ -147,6 +147,32 @@ def delta_keys(writer, config):
         writer.add_rope_dimension_sections([11, 11, 10, 0])
 
 
+def gemma4_keys(writer, config):
+    is_local = [t == "sliding_attention" for t in config.layer_types]
+    wide, narrow = config.per_layer_config["full_attention"], config.per_layer_config["sliding_attention"]
+    window_keys(writer, config)
+    writer.add_sliding_window_pattern(is_local)
+    writer.add_shared_kv_layers(config.num_kv_shared_layers)
+    writer.add_embedding_length_per_layer_input(getattr(config, "hidden_size_per_layer_input", 0))
+    writer.add_key_length(wide.head_dim)
+    writer.add_value_length(wide.head_dim)
+    writer.add_key_length_swa(narrow.head_dim)
+    writer.add_value_length_swa(narrow.head_dim)
+    writer.add_head_count_kv([narrow.num_key_value_heads if local else wide.num_key_value_heads for local in is_local])
+    writer.add_rope_dimension_count(wide.head_dim)
+    writer.add_rope_dimension_count_swa(narrow.head_dim)
+    writer.add_rope_freq_base_swa(config.rope_parameters["sliding_attention"]["rope_theta"])
+    if config.use_double_wide_mlp:
+        first = config.num_hidden_layers - config.num_kv_shared_layers
+        writer.add_feed_forward_length([config.intermediate_size * (1 if i < first else 2) for i in range(config.num_hidden_layers)])
+    if config.final_logit_softcapping:
+        writer.add_final_logit_softcapping(config.final_logit_softcapping)
+    if getattr(config, "enable_moe_block", False):
+        writer.add_expert_count(config.num_experts)
+        writer.add_expert_used_count(config.top_k_experts)
+        writer.add_expert_feed_forward_length(config.moe_intermediate_size)
+
+
 @dataclass
 class Dialect:
     arch: A
@@ -169,6 +195,8 @@ DIALECTS = {
     "gemma": Dialect(A.GEMMA, plus_one=True),
     "gemma2": Dialect(A.GEMMA2, plus_one=True, keys=gemma2_keys),
     "gemma3_text": Dialect(A.GEMMA3, plus_one=True, keys=window_keys),
+    "gemma4_text": Dialect(A.GEMMA4, keys=gemma4_keys),
+    "gemma4_unified_text": Dialect(A.GEMMA4, keys=gemma4_keys),
     "phi3": Dialect(A.PHI3, keys=phi3_keys),
     "smollm3": Dialect(A.SMOLLM3, True, keys=llama_keys),
     "granite": Dialect(A.GRANITE, True, keys=granite_keys),
@@ -193,6 +221,11 @@ OWN_NAMES = {  # names that the package's map lacks, or has in another form
     "mlp.experts.down_proj_bias": "ffn_down_exps.bias",
     "block_sparse_moe.experts.down_proj": "ffn_down_exps.weight",
     "mlp.e_score_correction.bias": "exp_probs_b.bias",
+    "router.scale": "ffn_gate_inp.scale",
+    "router.per_expert_scale": "ffn_down_exps.scale",
+    "experts.gate_up_proj": "ffn_gate_up_exps.weight",
+    "experts.down_proj": "ffn_down_exps.weight",
+    "layer_scalar": "layer_output_scale.weight",
 }
 
 
@@ -237,7 +270,7 @@ def pieces(config, names, name, w):
     """[(name in the file, view of w [rows, n_in] or [experts, rows, n_in] or [n])], where w is a parameter's array."""
     layer = name.split(".")[2] if name.startswith("model.layers.") else ""
     short = name.split(".", 3)[-1]
-    if short.endswith("experts.gate_up_proj"):
+    if short.endswith("mlp.experts.gate_up_proj"):
         halves = (w[:, :, 0::2], w[:, :, 1::2]) if config.model_type == "gpt_oss" else np.split(w, 2, axis=1)
         halves = [h.swapaxes(1, 2) for h in halves] if config.model_type == "gpt_oss" else halves
         return [(f"blk.{layer}.ffn_{part}_exps.weight", half) for part, half in zip(("gate", "up"), halves)]
@@ -252,7 +285,7 @@ def pieces(config, names, name, w):
     if short in OWN_NAMES:
         down = config.model_type == "gpt_oss" and short == "mlp.experts.down_proj"
         return [(f"blk.{layer}.{OWN_NAMES[short]}", w.swapaxes(1, 2) if down else w)]
-    heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}.get(name.split(".")[-2])
-    if heads and DIALECTS[config.model_type].permuted:
-        w = lace(w, heads)
+    kind = name.split(".")[-2]
+    if kind in ("q_proj", "k_proj") and DIALECTS[config.model_type].permuted:
+        w = lace(w, config.num_attention_heads if kind == "q_proj" else config.num_key_value_heads)
     return [(names.get_name(name, (".weight", ".bias")), w)]

@@ -25,14 +25,14 @@ from importlib.metadata import version
 
 import gguf
 import numpy as np
-import tokenizers
 import torch
 import transformers
 from gguf import GGMLQuantizationType as QT
 from dialects import DIALECTS, pieces, rope_of, rot_dim
 from makers import make_all, write_sidecar
+from tiny_tokenizer import hf_tokenizer, token_list
 import safetensors.torch
-from transformers import (DeepseekV2Config, DeepseekV3Config, Exaone4Config, Gemma2Config, Gemma3TextConfig, GemmaConfig, Glm4MoeConfig,
+from transformers import (DeepseekV2Config, DeepseekV3Config, Exaone4Config, Gemma2Config, Gemma3TextConfig, Gemma4TextConfig, Gemma4UnifiedTextConfig, GemmaConfig, Glm4MoeConfig,
                           Glm4MoeLiteConfig, GptOssConfig, GraniteConfig, GraniteMoeConfig, LlamaConfig, MiniMaxM2Config, MistralConfig,
                           MixtralConfig, Olmo2Config, Olmo3Config, OlmoeConfig, Phi3Config, Qwen2Config, Qwen2MoeConfig, Qwen3Config,
                           Qwen3_5MoeTextConfig, Qwen3_5TextConfig, Qwen3MoeConfig, Qwen3NextConfig, SeedOssConfig, SmolLM3Config)
@@ -74,6 +74,10 @@ YARN_BETAS = dict(rope_type="yarn", rope_theta=1e6, factor=2.5, original_max_pos
                   beta_slow=0.5)
 GEMMA3 = {"full_attention": dict(rope_type="linear", rope_theta=1e6, factor=8.0),
           "sliding_attention": dict(rope_type="default", rope_theta=1e4)}
+GEMMA4 = {"full_attention": dict(rope_type="proportional", rope_theta=1e6, partial_rotary_factor=0.25),
+          "sliding_attention": dict(rope_type="default", rope_theta=1e4)}
+SF = ["sliding_attention", "full_attention"]
+SFSF = SF * 2
 LONGROPE = dict(rope_type="longrope", rope_theta=10000.0, partial_rotary_factor=0.75, short_factor=[1.0, 1.02, 1.05, 1.1, 1.3, 1.4],
                 long_factor=[1.1, 1.5, 2.6, 4.5, 9.0, 14.0])
 PHI4 = dict(original_max_position_embeddings=32, sliding_window=None, partial_rotary_factor=0.75)
@@ -188,6 +192,15 @@ SPECS = [
          hf="new", extra=LATENT | dict(n_routed_experts=6, num_experts_per_tok=2, n_shared_experts=1, routed_scaling_factor=1.8)),
     Spec("minimax_m2", MiniMaxM2Config, 49, 271, F16, dict(rope_theta=5e6, partial_rotary_factor=0.5), dim=32, n_heads=4, n_kv_heads=2, head_dim=12,
          ffn=24, eps=1e-6, hf="new", extra=dict(num_local_experts=7, num_experts_per_tok=2)),
+    Spec("gemma4_e", Gemma4TextConfig, 35, 261, F16, GEMMA4, dim=32, n_heads=4, n_kv_heads=2, head_dim=12, ffn=24, n_layers=4, eps=1e-6, tied=True, push=3.0,
+         hf="new", extra=dict(sliding_window=9, layer_types=SFSF, num_kv_shared_layers=2, use_double_wide_mlp=True, global_head_dim=20,
+                              hidden_size_per_layer_input=8, vocab_size_per_layer_input=261, final_logit_softcapping=6.0)),
+    Spec("gemma4_moe", Gemma4TextConfig, 33, 259, F16, GEMMA4, dim=32, n_heads=4, n_kv_heads=2, head_dim=12, ffn=24, n_layers=2, eps=1e-6, tied=True, push=3.0,
+         hf="new", extra=dict(sliding_window=10, layer_types=SF, global_head_dim=24, num_global_key_value_heads=1, attention_k_eq_v=True,
+                              hidden_size_per_layer_input=0, enable_moe_block=True, num_experts=5, top_k_experts=2, moe_intermediate_size=16)),
+    Spec("gemma4_dense", Gemma4UnifiedTextConfig, 34, 260, F16, GEMMA4, dim=32, n_heads=4, n_kv_heads=4, head_dim=8, ffn=24, n_layers=2, eps=1e-6, tied=True,
+         push=3.0, hf="new", extra=dict(sliding_window=11, layer_types=SF, global_head_dim=16, num_global_key_value_heads=2, attention_k_eq_v=True,
+                                        final_logit_softcapping=9.0)),
 ]
 
 # The gguf package decodes these formats but does not encode them, so their blocks are random bits with float16 scales.
@@ -218,8 +231,10 @@ def weight_stats(name, shape, spec, plus_one):
     if name.endswith("A_log"):
         return -1.5, 1.0  # most elements of a state last for some tokens, some for many
     if name.endswith("norm.weight"):
-        mean = spec.push if ".post_" in name and plus_one else 1.0
+        mean = spec.push if ".post_" in name else 1.0
         return (mean - 1.0 if plus_one else mean), 0.3
+    if name.endswith(("router.scale", "per_expert_scale", "layer_scalar")):
+        return 1.0, 0.3
     if name.endswith("bias"):
         return 0.0, 0.3
     if name.endswith("sinks"):
@@ -284,7 +299,7 @@ def fill_weights(model, spec, rng):
     config, dialect = model.config, DIALECTS[model.config.model_type]
     names = gguf.get_tensor_name_map(dialect.arch, spec.n_layers)
     tensors = []
-    for name, param in [*model.named_parameters(), *score_biases(model)]:
+    for name, param in [*model.named_parameters(), *other_weights(model)]:
         plus_one = dialect.plus_one and name.endswith("norm.weight") and "linear_attn" not in name
         kept = PLUS_ONE if plus_one else MINUS_EXP if name.endswith("A_log") else PLAIN
         mean, std = weight_stats(name, param.shape, spec, plus_one)
@@ -309,19 +324,23 @@ def fill_weights(model, spec, rng):
     return tensors + rope_tensors(spec, config)
 
 
-STACKED = ("ffn_gate_exps", "ffn_up_exps", "ffn_down_exps", "attn_k_b", "attn_v_b")
+STACKED = ("ffn_gate_up_exps", "ffn_gate_exps", "ffn_up_exps", "ffn_down_exps", "attn_k_b", "attn_v_b")
 
 
-def score_biases(model):
-    """DeepSeek's corrections of the routers' scores, which are not parameters of the module."""
+def other_weights(model):
+    """Weights that are not parameters of the module: corrections of the routers' scores, factors of layers."""
     return [(n.replace("e_score_correction_bias", "e_score_correction.bias"), b) for n, b in model.named_buffers()
-            if n.endswith("e_score_correction_bias")]
+            if n.endswith(("e_score_correction_bias", "layer_scalar"))]
 
 
 def rope_tensors(spec, config):
     rope = rope_of(config)
     if rope["rope_type"] == "llama3":
         return [("rope_freqs.weight", llama3_factors(config), QT.F32)]
+    if rope["rope_type"] == "proportional":
+        n = config.per_layer_config["full_attention"].head_dim
+        n_rotated = int(rope["partial_rotary_factor"] * n / 2)
+        return [("rope_freqs.weight", np.array([1.0] * n_rotated + [1e30] * (n // 2 - n_rotated), np.float32), QT.F32)]
     if rope["rope_type"] == "longrope":
         return [(f"rope_factors_{kind}.weight", np.array(rope[f"{kind}_factor"], np.float32), QT.F32)
                 for kind in ("long", "short")]
@@ -341,22 +360,6 @@ def llama3_factors(config):
         middle = 1 / ((1 - smooth) / p["factor"] + smooth)
         factors.append(1.0 if wavelen < high_wavelen else p["factor"] if wavelen > low_wavelen else middle)
     return np.array(factors, np.float32)
-
-
-def byte_tokens():
-    """GPT-2's printable spelling of the 256 bytes, in its order."""
-    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    others = [b for b in range(256) if b not in printable]
-    return [chr(b) for b in printable] + [chr(256 + i) for i in range(len(others))]
-
-
-def token_list(vocab):
-    """256 bytes, as many merges as fit, <|bos|> and <|eos|>: exactly `vocab` tokens -> (tokens, merges)."""
-    merges = ["Ġ t", "h e", "Ġt he", "i n", "Ġ a", "e r", "o n", "r e", "n d", "Ġ s", "Ġa nd", "i t", "i s", "a t",
-              "in g", "e n", "o r", "Ġ o", "Ġo f"][:vocab - 258]
-    tokens = byte_tokens() + [m.replace(" ", "") for m in merges] + ["<|bos|>", "<|eos|>"]
-    assert len(tokens) == vocab == len(set(tokens))
-    return tokens, merges
 
 
 def add_tokenizer(writer, vocab):
@@ -379,7 +382,7 @@ def add_config(writer, spec, config):
     if spec.ffn:
         writer.add_feed_forward_length(config.intermediate_size)
     writer.add_head_count(config.num_attention_heads)
-    writer.add_head_count_kv(1 if hasattr(config, "kv_lora_rank") else config.num_key_value_heads)  # latents: one head
+    writer.add_head_count_kv(1 if hasattr(config, "kv_lora_rank") else spec.n_kv_heads)  # latents: one head
     writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     rope = rope_of(config)
     if config.model_type not in ("gemma", "gemma2"):
@@ -484,26 +487,13 @@ def old_config(path):
     assert old.rope_parameters == new.rope_parameters and old.dtype == new.dtype
 
 
-def hf_tokenizer(vocab):
-    """The tokenizer of add_tokenizer(), as an object of the tokenizers package."""
-    tokens, merges = token_list(vocab)
-    model = tokenizers.models.BPE({t: i for i, t in enumerate(tokens[:-2])}, [tuple(m.split()) for m in merges])
-    tokenizer = tokenizers.Tokenizer(model)
-    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = tokenizers.decoders.ByteLevel()
-    tokenizer.add_special_tokens(tokens[-2:])
-    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token=tokens[-2], eos_token=tokens[-1])
-    fast.chat_template = "{% for m in messages %}{{ bos_token }}{{ m.role }}: {{ m.content }}{{ eos_token }}{% endfor %}"
-    return fast
-
-
 @torch.inference_mode()
 def write_hf(folder, spec, model, tokens, logits):
     folder.mkdir(parents=True, exist_ok=True)
     for file in folder.iterdir():
         file.unlink()
     dtype = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}[spec.types["*"]]
-    routers = (".gate.weight", ".router.weight", "shared_expert_gate.weight")
+    routers = (".gate.weight", ".router.weight", ".router.proj.weight", "shared_expert_gate.weight")
     state = {k: v.to(dtype) if v.dim() > 1 and not k.endswith(("bias", "conv1d.weight", *routers)) else v for k, v in model.state_dict().items()
              if not (spec.tied and k == "lm_head.weight")}
     model.config.dtype = dtype

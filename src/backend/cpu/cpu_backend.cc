@@ -154,9 +154,9 @@ void CpuBackend::embed(Tensor x, const Weight& table, float scale) {
 }
 
 void CpuBackend::norm(Tensor y, Tensor x, const NormArgs& a) {
-  const float* bias = a.bias ? a.bias.f32() : nullptr;
+  const float *weight = a.weight ? a.weight.f32() : nullptr, *bias = a.bias ? a.bias.f32() : nullptr;
   for_rows(x.rows, x.rows * x.cols, [&](int64_t t, int) {
-    kernels_.norm(y.f32(t), x.f32(t), x.cols, a.weight.f32(), bias, a.eps, a.kind == NormKind::kLayer);
+    kernels_.norm(y.f32(t), x.f32(t), x.cols, weight, bias, a.eps, a.kind == NormKind::kLayer);
   });
 }
 

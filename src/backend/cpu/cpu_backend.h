@@ -33,7 +33,7 @@ class CpuBackend final : public Backend {
   Tensor alloc(DType dtype, int64_t rows, int64_t cols) override;
   Weight prepare(const Weight& host, unsigned use) override;
   size_t packed_bytes(const Weight& shape, unsigned use) const override;
-  bool reads_codes(unsigned use) const override { return (use & kForEmbedding) != 0; }
+  bool reads_codes(unsigned use) const override { return (use & (kForEmbedding | kForHostTable)) != 0; }
   bool save_memory() override;
   size_t kv_bytes(const KvShape& shape) const override;
   size_t state_bytes(const StateShape& shape) const override;  // cpu_recurrence.cc

@@ -16,7 +16,7 @@ struct NormParams {
 };
 
 NormParams params_of(const NormArgs& a) {
-  return {a.weight.f32(), a.bias ? a.bias.f32() : nullptr, a.eps, a.kind == NormKind::kLayer};
+  return {a.weight ? a.weight.f32() : nullptr, a.bias ? a.bias.f32() : nullptr, a.eps, a.kind == NormKind::kLayer};
 }
 
 // Floats that a thread of a norm keeps in registers, to read them only once. The thread reads the rest of its row
@@ -58,7 +58,7 @@ __global__ void norm_kernel(Y* y, int64_t y_stride, const X* x, int64_t x_stride
   }
   const float inverse = 1.0f / sqrtf(block_sum(squares, shared) / static_cast<float>(dim) + p.eps);
   const auto write = [&](int64_t i, float v) {
-    const float normed = (v - mean) * inverse * p.weight[i];
+    const float normed = (v - mean) * inverse * (p.weight ? p.weight[i] : 1.0f);
     out[i] = from_float<Y>(p.bias ? normed + p.bias[i] : normed);
   };
 #pragma unroll

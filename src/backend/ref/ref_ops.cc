@@ -71,7 +71,7 @@ void Backend::norm(Tensor y, Tensor x, const NormArgs& a) {
     for (int64_t i = 0; i < x.cols; ++i) squares += (in[i] - mean) * (in[i] - mean);
     const double inverse = 1.0 / std::sqrt(squares / static_cast<double>(x.cols) + a.eps);
     for (int64_t i = 0; i < x.cols; ++i) {
-      const double normed = (in[i] - mean) * inverse * weight.f32()[i];
+      const double normed = (in[i] - mean) * inverse * (weight ? weight.f32()[i] : 1.0f);
       y.f32(t)[i] = static_cast<float>(normed + (bias ? bias.f32()[i] : 0.0f));
     }
   }
@@ -187,6 +187,7 @@ void Backend::moe_route(Tensor ids, Tensor weights, Tensor logits, const RouteAr
   HostRows host(*this);
   RouteArgs a = args;
   ids = host.out(ids), weights = host.out(weights), logits = host.in(logits), a.bias = host.in(a.bias);
+  a.expert_scale = host.in(a.expert_scale);
   for (int64_t t = 0; t < logits.rows; ++t)
     route_token(ids.i32(t), weights.f32(t), {logits.f32(t), static_cast<size_t>(logits.cols)}, a);
 }

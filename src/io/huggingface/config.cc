@@ -1,6 +1,7 @@
 #include "io/huggingface/config.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 
 namespace ingot {
@@ -14,7 +15,7 @@ constexpr std::string_view kOfAllFamilies[] = {
     "attention_bias", "head_dim", "hidden_act", "hidden_size", "intermediate_size", "is_causal",
     "max_position_embeddings",
     "n_routed_experts", "num_attention_heads", "num_experts", "num_hidden_layers", "num_key_value_heads",
-    "num_local_experts", "original_max_position_embeddings", "rms_norm_eps", "rope_parameters", "rope_scaling",
+    "num_local_experts", "per_layer_config", "original_max_position_embeddings", "rms_norm_eps", "rope_parameters", "rope_scaling",
     "rope_theta", "tie_word_embeddings", "vocab_size"};
 
 // Other names of some keys.
@@ -166,7 +167,9 @@ void read_window(const Keys& text, HfConfig& c) {
   c.sliding_window = integer_or(text, "sliding_window", 0, 0, kMaxContext);
   c.use_sliding_window = find_flag(text, "use_sliding_window").value_or(false);
   c.attention_bias = find_flag(text, "attention_bias").value_or(false);
-  c.bidirectional = find_flag(text, "use_bidirectional_attention").value_or(false);
+  // Gemma 4's files say for which tokens: "vision" (text is causal), or "all".
+  if (const auto who = text.find("use_bidirectional_attention"))
+    c.bidirectional = who->is_string() ? who->string() != "vision" : who->boolean();
   if (const auto causal = text.find("is_causal")) c.causal = causal->boolean();
   if (const auto layers = text.find("max_window_layers"))
     c.max_window_layers = static_cast<int>(layers->integer(0, kMaxLayers));
@@ -180,6 +183,30 @@ void read_window(const Keys& text, HfConfig& c) {
   }
   if (c.layer_types.size() != static_cast<size_t>(c.n_layers))
     throw types->error("{} elements for {} layers", c.layer_types.size(), c.n_layers);
+}
+
+// Differences of single layers: {"5": {"head_dim": 512}}.
+void read_differences(const Keys& text, HfConfig& c) {
+  constexpr std::pair<std::string_view, int HfLayer::*> kKeys[] = {{"num_attention_heads", &HfLayer::n_heads},
+                                                                   {"num_key_value_heads", &HfLayer::n_kv_heads},
+                                                                   {"head_dim", &HfLayer::head_dim},
+                                                                   {"intermediate_size", &HfLayer::ffn_dim}};
+  const auto list = text.find("per_layer_config");
+  if (!list) return;
+  c.of_layers.resize(static_cast<size_t>(c.n_layers));
+  for (const auto& [name, layer] : list->members()) {
+    int number = -1;
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+    if (error != std::errc() || end != name.data() + name.size() || number < 0 || number >= c.n_layers)
+      throw list->error("'{}' is no layer: expected a number below {}", printable(name, 64), c.n_layers);
+    for (const auto& [key, value] : layer.members()) {
+      const auto known = std::ranges::find(kKeys, key, &std::pair<std::string_view, int HfLayer::*>::first);
+      if (known == std::end(kKeys)) throw value.error("layers that differ in it are not supported");
+      const bool is_ffn = known->second == &HfLayer::ffn_dim, is_dim = known->second == &HfLayer::head_dim;
+      c.of_layers[static_cast<size_t>(number)].*known->second =
+          static_cast<int>(value.integer(is_dim ? 2 : 1, is_ffn ? kMaxFfn : is_dim ? kMaxHeadDim : kMaxHeads));
+    }
+  }
 }
 
 void read_layers_without_rope(const Keys& text, HfConfig& c) {
@@ -203,6 +230,7 @@ constexpr IntKey kBlockKeys[] = {
     {"num_experts", &HfConfig::n_experts, 0, kMaxExperts},
     {"n_routed_experts", &HfConfig::n_experts, 0, kMaxExperts},
     {"num_experts_per_tok", &HfConfig::n_experts_used, 1, kMaxExperts},
+    {"top_k_experts", &HfConfig::n_experts_used, 1, kMaxExperts},
     {"moe_intermediate_size", &HfConfig::expert_dim, 1, kMaxFfn},
     {"shared_expert_intermediate_size", &HfConfig::shared_expert_dim, 0, kMaxFfn},
     {"n_shared_experts", &HfConfig::n_shared_experts, 0, kMaxExperts},
@@ -245,6 +273,7 @@ void read_mlp_types(const Json& types, HfConfig& c) {
 
 void read_blocks(const Keys& text, HfConfig& c) {
   for (const IntKey& row : kBlockKeys) c.*row.field = integer_or(text, row.key, c.*row.field, row.low, row.high);
+  if (!find_flag(text, "enable_moe_block").value_or(true)) c.n_experts = 0;
   c.norm_topk_prob = find_flag(text, "norm_topk_prob");
   c.topk_method = string_or(text, "topk_method", "");
   if (const auto dense = text.find("mlp_only_layers"))
@@ -329,6 +358,7 @@ HfConfig parse_hf_config(const JsonDocument& document, std::string name, const H
   c.rope = read_rope(text, c.n_ctx, c.head_dim);
   read_window(text, c);
   read_layers_without_rope(text, c);
+  read_differences(text, c);
   for (const FloatKey& row : kScaleKeys) c.*row.field = find_positive(text, row.key).value_or(c.*row.field);
   read_blocks(text, c);
   for (const auto& tied : {root.find("tie_word_embeddings"), text.find("tie_word_embeddings")})

@@ -27,6 +27,11 @@ struct HfRope {
   bool truncate = true;
 };
 
+// Of one layer, where per_layer_config differs from the other keys; 0: it does not.
+struct HfLayer {
+  int n_heads = 0, n_kv_heads = 0, head_dim = 0, ffn_dim = 0;
+};
+
 struct HfFamilyKeys;  // the document of a config.json
 
 struct HfConfig {
@@ -47,6 +52,7 @@ struct HfConfig {
   std::optional<int> max_window_layers;
   int sliding_window_pattern = 0;          // of this many layers, all except the last have a window; 0: absent
   std::vector<std::string> layer_types;    // empty, or one for each layer
+  std::vector<HfLayer> of_layers;          // per_layer_config: empty, or one for each layer
   std::vector<bool> layer_has_rope;        // no_rope_layers: empty, or one for each layer
   int no_rope_interval = 0;                // no_rope_layer_interval
 

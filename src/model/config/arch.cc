@@ -15,6 +15,7 @@ namespace {
 #define GRANITE R"("embedding_multiplier": 1.0, "attention_multiplier": 1.0, "residual_multiplier": 1.0, "logits_scaling": 1.0)"
 #define LATENT R"("q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128)"
 #define GEMMA3 "{" GEMMA R"(, "num_attention_heads": 8, "num_key_value_heads": 4, "final_logit_softcapping": null, "rope_theta": 1000000.0, "rope_local_base_freq": null, "sliding_window_pattern": null, "_sliding_window_pattern": null, "use_bidirectional_attention": false, "vocab_size": 262208, "max_position_embeddings": 131072})"
+#define GEMMA4 R"("tie_word_embeddings": true, "hidden_activation": "gelu_pytorch_tanh", "head_dim": 256, "num_attention_heads": 8, "num_key_value_heads": 4, "layer_types": null, "final_logit_softcapping": null, "use_bidirectional_attention": null, "global_head_dim": 512, "num_global_key_value_heads": null, "attention_k_eq_v": false, "num_kv_shared_layers": 0, "use_double_wide_mlp": false, "partial_rotary_factor": 1.0, "rope_parameters": {"full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1000000.0}, "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}})"
 #define ENCODER R"("position_embedding_type": "absolute", "is_decoder": false, "add_cross_attention": false)"
 #define BERT ENCODER R"(, "hidden_act": "gelu", "layer_norm_eps": 1e-12, "type_vocab_size": 2)"
 constexpr const char* kRobertaKeys = "{" BERT R"(, "pad_token_id": 1})";
@@ -58,6 +59,13 @@ constexpr Arch kArchs[] = {
     {.gguf_name = "gemma-embedding", .hf_name = "gemma3_text", .activation = Activation::kGeluTanh, .post_norms = true, .norm_weight_plus_one = true,
      .scales_embedding = true, .window_period = 6, .local_theta = 10000, .bidirectional = true,
      .hf_defaults = GEMMA3},
+    {.gguf_name = "gemma4", .hf_name = "gemma4_text", .activation = Activation::kGeluTanh, .post_norms = true, .scales_embedding = true,
+     .window_period = 6, .local_theta = 10000, .layers = "attention/ffn/layer_end", .norms_values = true, .values_may_be_keys = true,
+     .score_scale = 1, .dense_beside_experts = true, .normalizes_experts = true,
+     .hf_defaults = "{" GEMMA4 R"(, "sliding_window": 512, "max_position_embeddings": 131072, "hidden_size_per_layer_input": 256, "vocab_size_per_layer_input": 262144, "enable_moe_block": false, "num_experts": null, "top_k_experts": null, "moe_intermediate_size": null})"},
+    {.gguf_name = "gemma4", .hf_name = "gemma4_unified_text", .activation = Activation::kGeluTanh, .post_norms = true, .scales_embedding = true,
+     .window_period = 6, .local_theta = 10000, .layers = "attention/ffn/layer_end", .norms_values = true, .values_may_be_keys = true, .score_scale = 1,
+     .hf_defaults = "{" GEMMA4 R"(, "sliding_window": 1024, "max_position_embeddings": 262144})"},
     {.gguf_name = "phi3", .hf_name = "phi3", .fused = true,
      .hf_defaults = R"({"rms_norm_eps": 1e-5, "sliding_window": null, "partial_rotary_factor": 1.0, "original_max_position_embeddings": 4096})"},
     {.gguf_name = "smollm3", .hf_name = "smollm3", .gguf_rope = RopeLayout::kInterleaved, .hf_window_opt_in = true, .no_rope_period = 4,
@@ -122,6 +130,7 @@ constexpr Arch kArchs[] = {
 #undef WINDOWS
 #undef DELTA
 #undef GEMMA
+#undef GEMMA4
 #undef GEMMA3
 #undef GRANITE
 #undef LATENT

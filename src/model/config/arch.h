@@ -45,6 +45,11 @@ struct Arch {
   // as the file says; the other names are those of kinds (kinds.cc).
   const char* layers = "attention/ffn";
   bool tiles_value_heads = false;   // GGUF files order a delta net's value heads by h % n_key_heads
+  bool norms_values = false;        // each head of values has a norm without a weight
+  // Layers without a window may lack the values' matrix: the values are the keys before norm and rope.
+  bool values_may_be_keys = false;
+  float score_scale = 0;            // the factor on q·k, if the file does not say; 0: by the size of heads
+  bool dense_beside_experts = false;  // layers with experts have a feed-forward too (dense_experts)
   bool gates_attention = false;     // the query projection also gives a gate for the attention output of each head
   bool interleaved_experts = false;  // Hugging Face files alternate the rows of gate and up, and transpose the matrices
   bool normalizes_experts = false;  // a token's expert weights sum to 1, if the file does not say

@@ -29,6 +29,9 @@ constexpr std::pair<const char*, bool Arch::*> kFlags[] = {
     {"first_is_global", &Arch::first_is_global},
     {"rope_needs_window", &Arch::rope_needs_window},
     {"tiles_value_heads", &Arch::tiles_value_heads},
+    {"norms_values", &Arch::norms_values},
+    {"values_may_be_keys", &Arch::values_may_be_keys},
+    {"dense_beside_experts", &Arch::dense_beside_experts},
     {"gates_attention", &Arch::gates_attention},
     {"interleaved_experts", &Arch::interleaved_experts},
     {"normalizes_experts", &Arch::normalizes_experts},
@@ -120,6 +123,10 @@ void read_column(std::string_view key, const Json& value, AddedArch& row) {
   if (key == "activation") return void(arch.activation = named<Activation>(value));
   if (key == "scoring") return void(arch.scoring = named<Scoring>(value));
   if (key == "norm") return void(arch.norm = named<NormKind>(value));
+  if (key == "score_scale") {
+    if (!(value.number() > 0 && value.number() < 1e6)) throw value.error("expected a positive number");
+    return void(arch.score_scale = static_cast<float>(value.number()));
+  }
   if (key == "local_theta") {
     if (value.is_string() && value.string() == "same") return void(arch.local_theta = kSameTheta);
     if (!(value.number() > 0 && value.number() < 1e12)) throw value.error("expected a positive number, or \"same\"");

@@ -44,25 +44,57 @@ RopeScaling read_rope_scaling(const GgufKeys& keys, int n_ctx, const Arch& arch)
 
 // Finds the layers with a window: from the file's list or else the architecture's period. Without either, all layers
 // have it.
-void read_layers(const GgufKeys& keys, Config& c) {
-  std::vector<LayerConfig>& layers = c.layers;
+void read_windows(const GgufKeys& keys, Config& c) {
   const Arch& arch = *c.arch;
+  c.sliding_window = layer_window(arch, keys.integer_or("attention.sliding_window", 0, 0, 1 << 30));
   const char* kPattern = "attention.sliding_window_pattern";
   const Value* pattern = keys.metadata().find(keys.name(kPattern));
   const bool listed = pattern != nullptr && pattern->is_array();
   const auto has_window =
-      listed ? keys.metadata().find_bool_per_layer(keys.name(kPattern), layers.size()) : std::nullopt;
+      listed ? keys.metadata().find_bool_per_layer(keys.name(kPattern), c.layers.size()) : std::nullopt;
   const int period = pattern != nullptr && !listed ? keys.integer(kPattern, 0, c.n_layers) : arch.window_period;
+  for (int i = 0; i < c.n_layers; ++i)
+    if (has_window ? (*has_window)[i] : arch.has_window(i, period)) c.layers[i].window = c.sliding_window;
+}
+
+void read_layers(const GgufKeys& keys, Config& c) {
+  std::vector<LayerConfig>& layers = c.layers;
+  const Arch& arch = *c.arch;
   const int n_dense = keys.integer_or("leading_dense_block_count", 0, 0, c.n_layers);
   for (int i = 0; i < c.n_layers; ++i) {
-    const bool windowed = has_window ? (*has_window)[i] : arch.has_window(i, period);
-    if (windowed) layers[i].window = c.sliding_window;
+    const bool windowed = layers[i].window > 0;
     if (c.local_theta > 0 && windowed) layers[i].rope = LayerRope::kLocal;
     if (arch.rope_needs_window && c.sliding_window > 0 && !windowed) layers[i].rope = LayerRope::kNone;
     if (arch.no_rope_period > 0 && (i + 1) % arch.no_rope_period == 0) layers[i].rope = LayerRope::kNone;
     if (arch.learned_positions) layers[i].rope = LayerRope::kNone;
-    if (c.experts.n > 0 && i >= n_dense) set_experts(layers[i]);
+    if (c.experts.n > 0 && i >= n_dense) set_experts(layers[i], arch);
   }
+}
+
+// The last layers may read the keys of the last layer of their kind that has its own.
+void share_keys(const GgufKeys& keys, Config& c) {
+  const int n_shared = keys.integer_or("attention.shared_kv_layers", 0, 0, c.n_layers - 1);
+  const int first = c.n_layers - n_shared;
+  for (int i = first; i < c.n_layers; ++i) {
+    c.layers[i].kv_layer = last_of_kind(c, i, first);
+    if (c.layers[i].kv_layer < 0)
+      throw keys.error("attention.shared_kv_layers", "{}: layer {} has no earlier layer of its kind whose keys it can read",
+                       n_shared, i);
+  }
+}
+
+// One width, or one for each layer.
+void read_feed_forwards(const GgufKeys& keys, Config& c) {
+  const auto list = keys.integers_of_layers("feed_forward_length", 0, 1 << 24, c.n_layers);
+  const bool has_dense = std::ranges::any_of(list, [](int n) { return n > 0; });
+  if (!has_dense && keys.has("expert_feed_forward_length")) {
+    c.ffn_dim = keys.integer_of_layers("expert_feed_forward_length", 1, 1 << 24);
+    return;
+  }
+  if (!has_dense) keys.integer("feed_forward_length", 1, 1 << 24);
+  c.ffn_dim = *std::ranges::find_if(list, [](int n) { return n > 0; });
+  for (int i = 0; i < c.n_layers; ++i)
+    if (list[i] > 0 && list[i] != c.ffn_dim) c.layers[i].ffn_dim = list[i];
 }
 
 ExpertConfig read_experts(const GgufKeys& keys, const Config& c) {
@@ -170,21 +202,20 @@ Config config_from_gguf(const Gguf& file) {
   c.rope_scaling = file.find("rope_factors_long.weight") != nullptr ? read_long_rope(keys, c.n_ctx_train)
                                                                     : read_rope_scaling(keys, c.n_ctx_train, *c.arch);
   for (int i = 0; i < c.n_layers; ++i) c.layers.push_back({.parts = arch_parts(*c.arch, i, false)});
+  read_windows(keys, c);
   for (const PartKind* kind : all_kinds())
     if (kind->read_gguf != nullptr && arch_has(*c.arch, *kind)) kind->read_gguf(keys, c);
-  const bool has_dense =
-      keys.has("feed_forward_length") && keys.integer_of_layers("feed_forward_length", 0, 1 << 24) > 0;
-  const bool only_experts = !has_dense && keys.has("expert_feed_forward_length");
-  c.ffn_dim = keys.integer_of_layers(only_experts ? "expert_feed_forward_length" : "feed_forward_length", 1, 1 << 24);
+  read_feed_forwards(keys, c);
   c.norm_eps = keys.positive(c.arch->norm == NormKind::kLayer ? "attention.layer_norm_epsilon"
                                                               : "attention.layer_norm_rms_epsilon");
   if (!c.arch->learned_positions) {
     c.rot_dim = keys.integer_or("rope.dimension_count", c.head_dim, 2, c.head_dim);
+    if (c.local_rot_dim > 0) c.local_rot_dim = keys.integer_or("rope.dimension_count_swa", c.local_rot_dim, 2, c.local_rot_dim);
+    if (c.local_rot_dim % 2 != 0) throw keys.error("rope.dimension_count_swa", "{} is not an even number", c.local_rot_dim);
     if (c.rot_dim % 2 != 0) throw keys.error("rope.dimension_count", "{} is not an even number", c.rot_dim);
   }
   c.rope_theta = keys.positive_or("rope.freq_base", 10000.0f);
   c.rope_layout = c.arch->gguf_rope;
-  c.sliding_window = layer_window(*c.arch, keys.integer_or("attention.sliding_window", 0, 0, 1 << 30));
   const bool denies_causal = !keys.boolean_or("attention.causal", !c.arch->encoder);
   if (c.arch->encoder && !denies_causal)
     throw keys.error("attention.causal", "is true: '{}' models are read whole", c.arch->gguf_name);
@@ -196,6 +227,7 @@ Config config_from_gguf(const Gguf& file) {
         keys.positive_or("rope.freq_base_swa", c.arch->local_theta == kSameTheta ? c.rope_theta : c.arch->local_theta);
   c.experts = read_experts(keys, c);
   read_layers(keys, c);
+  share_keys(keys, c);
   read_scales(keys, c);
   c.n_vocab = vocabulary_rows(file);
   c.n_token_types = token_types(file);

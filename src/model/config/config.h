@@ -32,6 +32,7 @@ struct LayerPart {
 enum class LayerRope : uint8_t { kMain, kLocal, kNone };
 struct LayerHeads {
   int n_heads = 0, n_kv_heads = 0, head_dim = 0;
+  bool operator==(const LayerHeads&) const = default;
 };
 struct LayerConfig {
   int window = 0;  // tokens that a token sees, itself included (to each side if the model is bidirectional); 0: all
@@ -39,6 +40,7 @@ struct LayerConfig {
   std::vector<LayerPart> parts;  // in order; empty: the parts of the architecture
   int kv_layer = -1;             // attention reads the keys and values of this earlier layer; -1: its own
   std::optional<LayerHeads> heads;  // of its attention, if not those of the model
+  int ffn_dim = 0;                  // of its feed-forward; 0: that of the model
 
   bool has(const PartKind& kind) const { return std::ranges::count(parts, &kind, &LayerPart::kind) > 0; }
 };
@@ -134,13 +136,14 @@ struct Config {
   int n_recurrent_layers() const;  // layers that keep states
   // The factor on q·k if the checkpoint does not state it.
   float default_score_scale() const {
+    if (arch->score_scale > 0) return arch->score_scale;
     const float stretch = 1.0f + rope_scaling.log_stretch * std::log(std::max(1.0f, rope_scaling.factor));
     return stretch * stretch / std::sqrt(static_cast<float>(score_dim > 0 ? score_dim : head_dim));
   }
   float score_scale() const { return attention_scale > 0 ? attention_scale : default_score_scale(); }
 };
 
-// The config for the sizes of one layer: its own heads in place of the model's.
+// The config for the sizes of one layer: its own heads and feed-forward in place of the model's.
 class LayerSizes {
  public:
   LayerSizes(const Config& config, int layer);
@@ -150,6 +153,13 @@ class LayerSizes {
   const Config& model_;
   std::optional<Config> own_;
 };
+
+// The last layer before `end` with the same window (or none) as the layer. -1: there is none.
+inline int last_of_kind(const Config& c, int layer, int end) {
+  int i = end - 1;
+  while (i >= 0 && (c.layers[i].window > 0) != (c.layers[layer].window > 0)) --i;
+  return i;
+}
 
 // Converts the window of a file to the window of a layer: bidirectional models store the width over both sides.
 inline int layer_window(const Arch& arch, int in_file) {

@@ -84,9 +84,13 @@ RopeScaling rope_scaling_of(const HfConfig& file, int rot_dim) {
     scaling.beta_slow = rope.beta_slow.value_or(scaling.beta_slow);
     scaling.truncate = rope.truncate;
     scaling.magnitude = yarn_magnitude(rope, scaling.factor);
+  } else if (rope.kind == "proportional") {
+    scaling.kind = RopeScalingKind::kProportional;
+    scaling.n_rotated = static_cast<int>(rope.partial_rotary_factor * static_cast<float>(rot_dim) / 2 + 1e-4f);
   } else {
     throw file.error("rope_type",
-                     "'{}' is not supported: supported are default, linear, dynamic, llama3, yarn and longrope",
+                     "'{}' is not supported: supported are default, linear, dynamic, llama3, yarn, longrope and "
+                     "proportional",
                      printable(rope.kind, 64));
   }
   return scaling;
@@ -140,8 +144,9 @@ const PartKind* listed_mixer(const HfConfig& file, const Arch& arch, int layer) 
                    known);
 }
 
+// The layers with their heads -> with their windows, ropes and parts.
 std::vector<LayerConfig> layers_of(const HfConfig& file, const Config& c) {
-  std::vector<LayerConfig> layers(static_cast<size_t>(file.n_layers));
+  std::vector<LayerConfig> layers = c.layers;
   // If is_causal is false, sliding_window counts the other tokens on each side, without the token itself.
   const bool is_half = c.bidirectional && !c.arch->bidirectional && file.sliding_window > 0;
   const int window = layer_window(*c.arch, file.sliding_window) + (is_half ? 1 : 0);
@@ -186,13 +191,72 @@ void set_scales(const HfConfig& file, Config& c) {
   c.logit_softcap = file.logit_softcap;
 }
 
-int rotated_dims(const HfConfig& file, const Arch& arch) {
+// Proportional rope has a frequency for each pair of a head, some of which are 0.
+int rotated_dims(const HfConfig& file, const Arch& arch, int head_dim) {
   if (arch.learned_positions) return 0;
-  const int rot_dim = static_cast<int>(static_cast<float>(file.head_dim) * file.rope.partial_rotary_factor);
-  if (file.rope.partial_rotary_factor > 1 || rot_dim < 2 || rot_dim % 2 != 0)
+  const float partial = file.rope.partial_rotary_factor;
+  const int rot_dim =
+      file.rope.kind == "proportional" ? head_dim : static_cast<int>(static_cast<float>(head_dim) * partial);
+  if (partial > 1 || rot_dim < 2 || rot_dim % 2 != 0)
     throw file.error("partial_rotary_factor", "{} of head_dim {} is not an even number of dimensions up to head_dim",
-                     file.rope.partial_rotary_factor, file.head_dim);
+                     partial, head_dim);
   return rot_dim;
+}
+
+// The heads of a layer, by the file's list. Without a list, layers without a window may have larger heads than the
+// others, and fewer of them for keys.
+LayerHeads heads_of(const HfConfig& file, const Arch& arch, int layer) {
+  LayerHeads heads{file.n_heads, file.n_kv_heads, file.head_dim};
+  if (!file.of_layers.empty()) {
+    const HfLayer& own = file.of_layers[static_cast<size_t>(layer)];
+    if (own.n_heads > 0) heads.n_heads = own.n_heads;
+    if (own.n_kv_heads > 0) heads.n_kv_heads = own.n_kv_heads;
+    if (own.head_dim > 0) heads.head_dim = own.head_dim;
+  } else if (!has_window(file, arch, layer)) {
+    heads.head_dim = file.integer_or("global_head_dim", heads.head_dim, 2, 1024);
+    if (file.flag_or("attention_k_eq_v", false))
+      heads.n_kv_heads = file.integer_or("num_global_key_value_heads", heads.n_kv_heads, 1, heads.n_heads);
+  }
+  if (heads.n_heads % heads.n_kv_heads != 0)
+    throw file.error("num_attention_heads", "{} of layer {} is not a multiple of num_key_value_heads {}",
+                     heads.n_heads, layer, heads.n_kv_heads);
+  return heads;
+}
+
+// The heads of the model are those of the last layer without a window. Other layers have theirs in c.layers.
+void set_heads(const HfConfig& file, Config& c) {
+  const auto has = [&](int i) { return has_window(file, *c.arch, i) && file.sliding_window > 0; };
+  int main = file.n_layers - 1;
+  while (main > 0 && has(main)) --main;
+  if (has(main)) main = file.n_layers - 1;
+  const LayerHeads own = heads_of(file, *c.arch, main);
+  c.n_heads = own.n_heads, c.n_kv_heads = own.n_kv_heads, c.head_dim = own.head_dim;
+  int narrow = 0;
+  c.layers.resize(static_cast<size_t>(file.n_layers));
+  for (int i = 0; i < file.n_layers; ++i) {
+    const LayerHeads heads = heads_of(file, *c.arch, i);
+    if (heads != own) c.layers[i].heads = heads;
+    if (!file.of_layers.empty()) c.layers[i].ffn_dim = file.of_layers[static_cast<size_t>(i)].ffn_dim;
+    if (has(i) && narrow == 0) narrow = heads.head_dim;
+    if (heads.head_dim != (has(i) ? narrow : own.head_dim))
+      throw file.error("head_dim", "{} of layer {} differs from {} of layers of the same type: not supported",
+                       heads.head_dim, i, has(i) ? narrow : own.head_dim);
+  }
+  if (narrow > 0 && narrow != own.head_dim) c.local_rot_dim = narrow;
+  if (narrow % 2 != 0 && c.local_rot_dim > 0) throw file.error("head_dim", "{} is not an even number", narrow);
+}
+
+// The last layers may read the keys of the last layer of their kind that has its own, and have wider feed-forwards.
+void share_keys(const HfConfig& file, Config& c) {
+  const int n_shared = file.integer_or("num_kv_shared_layers", 0, 0, c.n_layers - 1), first = c.n_layers - n_shared;
+  const bool is_wide = file.flag_or("use_double_wide_mlp", false);
+  for (int i = first; i < c.n_layers; ++i) {
+    c.layers[i].kv_layer = last_of_kind(c, i, first);
+    if (c.layers[i].kv_layer < 0)
+      throw file.error("num_kv_shared_layers", "{}: layer {} has no earlier layer of its kind whose keys it can read",
+                       n_shared, i);
+    if (is_wide) c.layers[i].ffn_dim = 2 * c.ffn_dim;
+  }
 }
 
 // In tables of positions, RoBERTa has rows for padding before the row of position 0.
@@ -221,14 +285,12 @@ Config config_from_hf(const HfConfig& file) {
   c.name = file.name;
   c.n_layers = file.n_layers;
   c.dim = file.dim;
-  c.n_heads = file.n_heads;
-  c.n_kv_heads = file.n_kv_heads;
-  c.head_dim = file.head_dim;
+  set_heads(file, c);
   c.ffn_dim = file.ffn_dim;
   c.n_vocab = file.n_vocab;
   set_positions(file, c);
   c.norm_eps = file.norm_eps;
-  c.rot_dim = rotated_dims(file, *c.arch);
+  c.rot_dim = rotated_dims(file, *c.arch, c.head_dim);
   c.rope_theta = file.rope.theta;
   c.rope_scaling = rope_scaling_of(file, c.rot_dim);
   c.rope_layout = c.arch->hf_rope;
@@ -238,6 +300,7 @@ Config config_from_hf(const HfConfig& file) {
                                                         : c.arch->local_theta;
   c.experts = experts_of(file, *c.arch);
   c.layers = layers_of(file, c);
+  share_keys(file, c);
   for (const LayerConfig& layer : c.layers) c.sliding_window = std::max(c.sliding_window, layer.window);
   set_scales(file, c);
   for (const PartKind* kind : all_kinds())

@@ -60,7 +60,7 @@ size_t bytes_of_block(const Config& c, WeightSource& source, const Backend& back
 
 bool has_experts(const Config& c, int layer, int part) {
   return std::ranges::any_of(placed_parts(c, layer), [&](const PlacedKind& placed) {
-    return placed.part == part && placed.kind == &kExpertsPart;
+    return placed.part == part && (placed.kind == &kExpertsPart || placed.kind == &kDenseExpertsPart);
   });
 }
 

@@ -82,7 +82,7 @@ class DirectoryExport {
     for (int layer = 0; layer < config_.n_layers; ++layer)
       for (const PartKind* kind : parts_of(config_, layer)) add_rows(kind->rows(), layer);
     const RopeScaling& scaling = config_.rope_scaling;
-    if (scaling.kind == RopeScalingKind::kLlama3) add_rope_divisors();
+    if (scaling.kind == RopeScalingKind::kLlama3 || scaling.kind == RopeScalingKind::kProportional) add_rope_divisors();
     if (scaling.kind == RopeScalingKind::kLongRope) {
       add_frequencies("rope_factors_long.weight", scaling.long_factors);
       add_frequencies("rope_factors_short.weight", scaling.short_factors);
@@ -238,12 +238,13 @@ class DirectoryExport {
       warn("computes other results from the file: it ignores the attention window of such models");
   }
 
-  // GGUF stores Llama 3's scaling as divisors of the frequencies.
+  // GGUF stores Llama 3's scaling, and the frequencies that proportional rope leaves out, as divisors of the frequencies.
   void add_rope_divisors() {
     const std::vector<float> plain = rope_frequencies(config_.rot_dim, config_.rope_theta, {}, {});
     const std::vector<float> scaled = rope_frequencies(config_.rot_dim, config_.rope_theta, config_.rope_scaling, {});
     std::vector<float> divisors(plain.size());
-    for (size_t i = 0; i < plain.size(); ++i) divisors[i] = plain[i] / scaled[i];
+    // Readers divide: a frequency of 0 becomes one that does not rotate within any context.
+    for (size_t i = 0; i < plain.size(); ++i) divisors[i] = scaled[i] > 0 ? plain[i] / scaled[i] : 1e30f;
     add_frequencies("rope_freqs.weight", divisors);
   }
 

@@ -39,7 +39,10 @@ void write_rope(const Checkpoint& checkpoint, const Config& c, const GgufKeyWrit
   keys.set("rope.freq_base", c.rope_theta);
   const RopeScaling& scaling = c.rope_scaling;
   if (c.local_theta > 0) keys.set("rope.freq_base_swa", c.local_theta);
-  if (scaling.kind == RopeScalingKind::kNone || scaling.kind == RopeScalingKind::kLlama3) return;
+  if (c.local_rot_dim > 0) keys.count("rope.dimension_count_swa", c.local_rot_dim);
+  if (scaling.kind == RopeScalingKind::kNone || scaling.kind == RopeScalingKind::kLlama3 ||
+      scaling.kind == RopeScalingKind::kProportional)
+    return;
   if (scaling.kind == RopeScalingKind::kDynamic)
     throw Error("{}: GGUF cannot store dynamic rope scaling: run the directory without converting it",
                 printable(checkpoint.path()));
@@ -84,7 +87,7 @@ void write_layers(const Checkpoint& checkpoint, const Config& c, const GgufKeyWr
     const LayerConfig layer = c.layer(i);
     windowed.push_back(layer.window > 0);
     as_usual = as_usual && windowed[i] == arch.has_window(i, arch.window_period);
-    if (c.experts.n > 0 && !layer.has(kExpertsPart) && n_dense++ != i)
+    if (c.experts.n > 0 && !has_experts(layer) && n_dense++ != i)
       throw Error(
           "{}: layer {} has no experts, but a layer before it has, which GGUF cannot store: run the directory without "
           "converting it",
@@ -95,7 +98,7 @@ void write_layers(const Checkpoint& checkpoint, const Config& c, const GgufKeyWr
       throw Error("{}: GGUF cannot store that layer {} has {} rope: run the directory without converting it",
                   printable(checkpoint.path()), i, without_rope ? "a" : "no");
   }
-  const bool lists_windows = arch.rope_needs_window || arch.local_theta == kSameTheta;  // like llama.cpp's converter
+  const bool lists_windows = arch.rope_needs_window || arch.local_theta == kSameTheta || arch.norms_values;  // like llama.cpp's converter
   if (c.sliding_window > 0 && (lists_windows || !as_usual)) keys.set("attention.sliding_window_pattern", windowed);
   if (c.experts.n > 0) keys.count("leading_dense_block_count", n_dense);
 }
@@ -128,17 +131,52 @@ void write_scales(const Config& c, const GgufKeyWriter& keys) {
   if (c.logit_softcap > 0) keys.set("final_logit_softcapping", c.logit_softcap);
 }
 
-void write_sizes(const Config& c, const GgufKeyWriter& keys) {
-  if (std::ranges::any_of(c.layers, [](const LayerConfig& layer) { return layer.heads.has_value(); }))
-    throw Error("layers with different heads cannot be written as GGUF yet: run the directory without converting it");
+// One number for all layers, or a list if they differ.
+void write_of_layers(const Config& c, const char* key, int (*of)(const Config& layer), const GgufKeyWriter& keys) {
+  std::vector<int32_t> all;
+  for (int i = 0; i < c.n_layers; ++i) all.push_back(of(LayerSizes(c, i)));
+  const bool same = std::ranges::count(all, all[0]) == c.n_layers;
+  same ? keys.count(key, all[0]) : keys.set(key, all);
+}
+
+// Layers with a window may have heads of another length than the others. GGUF has a key for each of the two.
+void write_heads(const Checkpoint& checkpoint, const Config& c, const GgufKeyWriter& keys) {
+  int narrow = 0;
+  for (int i = 0; i < c.n_layers; ++i) {
+    const LayerConfig layer = c.layer(i);
+    const int head_dim = layer.heads ? layer.heads->head_dim : c.head_dim;
+    if (layer.window > 0 && narrow == 0) narrow = head_dim;
+    if (head_dim != (layer.window > 0 ? narrow : c.head_dim))
+      throw Error("{}: GGUF cannot store that layer {} has heads of {} dimensions: run the directory without converting it",
+                  printable(checkpoint.path()), i, head_dim);
+  }
+  write_of_layers(c, "attention.head_count", [](const Config& l) { return l.n_heads; }, keys);
+  write_of_layers(c, "attention.head_count_kv", [](const Config& l) { return l.n_kv_heads; }, keys);
+  keys.count("attention.key_length", c.head_dim);
+  keys.count("attention.value_length", c.head_dim);
+  if (narrow == 0 || narrow == c.head_dim) return;
+  keys.count("attention.key_length_swa", narrow);
+  keys.count("attention.value_length_swa", narrow);
+}
+
+// The last layers may read the keys of an earlier layer.
+void write_shared_keys(const Checkpoint& checkpoint, const Config& c, const GgufKeyWriter& keys) {
+  int first = c.n_layers;
+  while (first > 0 && c.layer(first - 1).kv_layer >= 0) --first;
+  for (int i = 0; i < c.n_layers; ++i)
+    if (c.layer(i).kv_layer != (i < first ? -1 : last_of_kind(c, i, first)))
+      throw Error("{}: GGUF cannot store which keys layer {} reads: run the directory without converting it",
+                  printable(checkpoint.path()), i);
+  if (first < c.n_layers || c.arch->norms_values) keys.count("attention.shared_kv_layers", c.n_layers - first);
+}
+
+void write_sizes(const Checkpoint& checkpoint, const Config& c, const GgufKeyWriter& keys) {
   keys.count("block_count", c.n_layers);
   keys.count("context_length", c.n_ctx_train);
   keys.count("embedding_length", c.dim);
-  keys.count("feed_forward_length", c.ffn_dim);
-  keys.count("attention.head_count", c.n_heads);
-  keys.count("attention.head_count_kv", c.n_kv_heads);
-  keys.count("attention.key_length", c.head_dim);
-  keys.count("attention.value_length", c.head_dim);
+  write_of_layers(c, "feed_forward_length", [](const Config& l) { return l.ffn_dim; }, keys);
+  write_heads(checkpoint, c, keys);
+  write_shared_keys(checkpoint, c, keys);
   for (const PartKind* kind : all_kinds())
     if (kind->write_gguf != nullptr && uses(c, *kind)) kind->write_gguf(c, keys);
   const bool is_layer_norm = c.arch->norm == NormKind::kLayer;
@@ -176,7 +214,7 @@ void write_gguf_keys(const Checkpoint& checkpoint, const Config& config, GgufWri
   writer.set("general.name", config.name);
   write_generation_config(checkpoint.generation(), writer);
   const GgufKeyWriter keys(writer, arch);
-  write_sizes(config, keys);
+  write_sizes(checkpoint, config, keys);
   write_rope(checkpoint, config, keys);
   write_layers(checkpoint, config, keys);
   write_experts(config.experts, keys);

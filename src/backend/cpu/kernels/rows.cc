@@ -59,11 +59,12 @@ void norm(float* y, const float* x, int64_t n, const float* weight, const float*
   const float inverse = 1.0f / __builtin_sqrtf(squares / (float)n + eps);
   int64_t i = 0;
   for (; i + W <= n; i += W) {
-    F v = (load(x + i) - mean) * inverse * load(weight + i);
+    F v = (load(x + i) - mean) * inverse;
+    if (weight) v *= load(weight + i);
     if (bias) v += load(bias + i);
     store(y + i, v);
   }
-  for (; i < n; ++i) y[i] = (x[i] - mean) * inverse * weight[i] + (bias ? bias[i] : 0.0f);
+  for (; i < n; ++i) y[i] = (x[i] - mean) * inverse * (weight ? weight[i] : 1.0f) + (bias ? bias[i] : 0.0f);
 }
 
 void add(float* x, const float* y, int64_t n) {

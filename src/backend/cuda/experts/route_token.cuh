@@ -9,7 +9,7 @@ namespace ingot::cuda {
 struct Route {
   int32_t* ids;
   float* weights;
-  const float* bias;
+  const float *bias, *expert_scale;  // [n_experts] or null
   int n_experts, n_used, n_groups, n_groups_used;
   bool sigmoid, normalize;
   float scale;
@@ -121,7 +121,8 @@ __device__ inline void route_token(const Route& p, int64_t token, const float* l
     const int at = __float_as_int(chosen[i]), id = at - p.first_own;
     const bool is_own = id >= 0 && id < p.n_own;
     p.ids[token * p.n_used + i] = is_own ? id : -1;
-    p.weights[token * p.n_used + i] = is_own ? scores[at] * factor : 0.0f;
+    const float own = p.expert_scale ? factor * p.expert_scale[at] : factor;
+    p.weights[token * p.n_used + i] = is_own ? scores[at] * own : 0.0f;
   }
 }
 
@@ -131,6 +132,7 @@ inline Route route_of(const Tensor& ids, const Tensor& weights, int64_t n_expert
   return {ids.i32(),
           weights.f32(),
           a.bias ? a.bias.f32() : nullptr,
+          a.expert_scale ? a.expert_scale.f32() : nullptr,
           static_cast<int>(n_experts),
           a.n_used,
           a.n_groups,
