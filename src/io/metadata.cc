@@ -107,6 +107,7 @@ template std::optional<std::vector<bool>> Metadata::find_list(Key) const;
 template std::optional<std::vector<std::string_view>> Metadata::find_list(Key) const;
 
 template std::optional<std::vector<uint32_t>> Metadata::find_per_layer(Key, size_t) const;
+template std::optional<std::vector<float>> Metadata::find_per_layer(Key, size_t) const;
 template std::optional<std::vector<bool>> Metadata::find_per_layer(Key, size_t) const;
 
 }  // namespace ingot

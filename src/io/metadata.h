@@ -61,6 +61,7 @@ class Metadata {
   Maybe<List<uint32_t>> find_u32_per_layer(Key key, size_t n_layers) const {
     return find_per_layer<uint32_t>(key, n_layers);
   }
+  Maybe<List<float>> find_f32_per_layer(Key key, size_t n_layers) const { return find_per_layer<float>(key, n_layers); }
   Maybe<List<bool>> find_bool_per_layer(Key key, size_t n_layers) const { return find_per_layer<bool>(key, n_layers); }
 
   // Makes an Error about this key, for checks that only the caller can do: "FILE: metadata 'KEY': MESSAGE".

@@ -32,7 +32,8 @@ from dialects import DIALECTS, pieces, rope_of, rot_dim
 from makers import make_all, write_sidecar
 from tiny_tokenizer import hf_tokenizer, token_list
 import safetensors.torch
-from transformers import (DeepseekV2Config, DeepseekV3Config, Exaone4Config, Gemma2Config, Gemma3TextConfig, Gemma4TextConfig, Gemma4UnifiedTextConfig, GemmaConfig, Glm4MoeConfig,
+from transformers import (ApertusConfig, ArceeConfig, Cohere2Config, Cohere2MoeConfig, Ernie4_5Config, Ernie4_5_MoeConfig, Glm4Config, HunYuanDenseV1Config,
+                          LagunaConfig, Llama4TextConfig, Ministral3Config, Mistral4Config, PhimoeConfig, SolarOpenConfig, Starcoder2Config, DeepseekV2Config, DeepseekV3Config, Exaone4Config, Gemma2Config, Gemma3TextConfig, Gemma4TextConfig, Gemma4UnifiedTextConfig, GemmaConfig, Glm4MoeConfig,
                           Glm4MoeLiteConfig, GptOssConfig, GraniteConfig, GraniteMoeConfig, LlamaConfig, MiniMaxM2Config, MistralConfig,
                           MixtralConfig, Olmo2Config, Olmo3Config, OlmoeConfig, Phi3Config, Qwen2Config, Qwen2MoeConfig, Qwen3Config,
                           Qwen3_5MoeTextConfig, Qwen3_5TextConfig, Qwen3MoeConfig, Qwen3NextConfig, SeedOssConfig, SmolLM3Config)
@@ -76,6 +77,10 @@ GEMMA3 = {"full_attention": dict(rope_type="linear", rope_theta=1e6, factor=8.0)
           "sliding_attention": dict(rope_type="default", rope_theta=1e4)}
 GEMMA4 = {"full_attention": dict(rope_type="proportional", rope_theta=1e6, partial_rotary_factor=0.25),
           "sliding_attention": dict(rope_type="default", rope_theta=1e4)}
+MISTRAL3 = dict(rope_type="yarn", rope_theta=1e4, factor=4.0, original_max_position_embeddings=16, beta_fast=4.0, beta_slow=0.5, mscale=1.0, mscale_all_dim=1.0,
+                llama_4_scaling_beta=0.4)
+LAGUNA = {"full_attention": dict(rope_type="default", rope_theta=5e5, partial_rotary_factor=0.5),
+          "sliding_attention": dict(rope_type="default", rope_theta=1e4, partial_rotary_factor=1.0)}
 SF = ["sliding_attention", "full_attention"]
 SFSF = SF * 2
 LONGROPE = dict(rope_type="longrope", rope_theta=10000.0, partial_rotary_factor=0.75, short_factor=[1.0, 1.02, 1.05, 1.1, 1.3, 1.4],
@@ -201,12 +206,45 @@ SPECS = [
     Spec("gemma4_dense", Gemma4UnifiedTextConfig, 34, 260, F16, GEMMA4, dim=32, n_heads=4, n_kv_heads=4, head_dim=8, ffn=24, n_layers=2, eps=1e-6, tied=True,
          push=3.0, hf="new", extra=dict(sliding_window=11, layer_types=SF, global_head_dim=16, num_global_key_value_heads=2, attention_k_eq_v=True,
                                         final_logit_softcapping=9.0)),
+    Spec("ministral3", Ministral3Config, 47, 261, F16, MISTRAL3, dim=32, n_heads=4, n_kv_heads=2, head_dim=12, ffn=40, hf="new"),
+    Spec("mistral4", Mistral4Config, 43, 260, F16, MISTRAL3, dim=32, n_heads=4, n_kv_heads=4, head_dim=24, ffn=40, eps=1e-6, hf="new",
+         extra=LATENT | dict(n_routed_experts=5, num_experts_per_tok=2, n_shared_experts=1, first_k_dense_replace=0, n_group=1, topk_group=1)),
+    Spec("cohere2", Cohere2Config, 37, 261, F16, dict(rope_theta=1e4), dim=32, n_heads=4, n_kv_heads=2, ffn=40, n_layers=2, tied=True, gain=16.0, push=6.0, hf="new",
+         extra=dict(layer_norm_eps=1e-5, sliding_window=11, layer_types=SF, logit_scale=0.0625)),
+    Spec("cohere2_moe", Cohere2MoeConfig, 35, 259, F16, dict(rope_theta=1e4), dim=32, n_heads=4, n_kv_heads=2, head_dim=8, ffn=24, n_layers=2, tied=True, gain=16.0, push=6.0,
+         hf="new", extra=dict(layer_norm_eps=1e-5, sliding_window=10, layer_types=SF, logit_scale=0.0625, num_experts=5, num_experts_per_tok=2, num_shared_experts=2,
+                              expert_selection_fn="sigmoid", mlp_layer_types=["dense", "sparse"], prefix_dense_intermediate_size=40,
+                              prefix_dense_sliding_window_pattern=2)),
+    Spec("glm4", Glm4Config, 35, 260, F16, dict(rope_theta=1e4, partial_rotary_factor=0.5), dim=32, n_heads=4, n_kv_heads=2, head_dim=12, ffn=40, hf="new",
+         extra=dict(attention_bias=True)),
+    Spec("ernie4_5", Ernie4_5Config, 34, 261, F16, dict(rope_theta=5e5), dim=32, n_heads=4, n_kv_heads=1, head_dim=12, ffn=40, tied=True, hf="new"),
+    Spec("ernie4_5_moe", Ernie4_5_MoeConfig, 33, 259, F16, dict(rope_theta=5e5), dim=32, n_heads=4, n_kv_heads=2, ffn=40, n_layers=2, tied=True, hf="new",
+         extra=dict(moe_num_experts=5, moe_k=2, moe_num_shared_experts=1, moe_intermediate_size=24, moe_layer_start_index=1)),
+    Spec("starcoder2", Starcoder2Config, 36, 260, F16, dict(rope_theta=1e5), dim=32, n_heads=4, n_kv_heads=2, ffn=48, tied=True, hf="new",
+         extra=dict(norm_epsilon=1e-5, sliding_window=13)),
+    Spec("apertus", ApertusConfig, 37, 261, F16, LLAMA3, dim=32, n_heads=4, n_kv_heads=2, ffn=48, hf="new"),
+    Spec("arcee", ArceeConfig, 34, 259, F16, YARN, dim=32, n_heads=4, n_kv_heads=2, ffn=48, hf="new"),
+    Spec("hunyuan_dense", HunYuanDenseV1Config, 35, 260, F16, dict(rope_theta=1e4), dim=32, n_heads=4, n_kv_heads=2, head_dim=12, ffn=40, tied=True, hf="new"),
+    Spec("llama4", Llama4TextConfig, 41, 259, F16, dict(rope_theta=5e5), dim=32, n_heads=4, n_kv_heads=2, head_dim=8, ffn=24, n_layers=4, hf="new",
+         extra=dict(intermediate_size_mlp=40, num_local_experts=4, num_experts_per_tok=1, interleave_moe_layer_step=2)),
+    Spec("phimoe", PhimoeConfig, 33, 259, F16, dict(rope_theta=1e4), dim=32, n_heads=4, n_kv_heads=2, ffn=24, hf="new",
+         extra=dict(num_local_experts=5, num_experts_per_tok=2, router_jitter_noise=0.01)),
+    Spec("solar_open", SolarOpenConfig, 34, 261, F16, dict(rope_theta=1e6), dim=32, n_heads=4, n_kv_heads=2, head_dim=12, ffn=40, hf="new",
+         extra=dict(n_routed_experts=5, num_experts_per_tok=2, n_shared_experts=1, moe_intermediate_size=24, routed_scaling_factor=1.5)),
+    Spec("laguna", LagunaConfig, 37, 260, F16, LAGUNA, dim=32, n_heads=4, n_kv_heads=2, head_dim=12, ffn=40, n_layers=3, hf="new",
+         extra=dict(sliding_window=11, layer_types=["full_attention", "sliding_attention", "full_attention"], num_attention_heads_per_layer=[4, 6, 4],
+                    mlp_layer_types=["dense", "sparse", "sparse"], num_experts=5, num_experts_per_tok=2, moe_intermediate_size=24,
+                    shared_expert_intermediate_size=32, moe_routed_scaling_factor=1.5)),
 ]
 
 # The gguf package decodes these formats but does not encode them, so their blocks are random bits with float16 scales.
 # Block offset of d, of dmin, and the mean of the unsigned codes (dmin = mean * d centres the values on 0).
 RANDOM_BITS = {"Q2_K": (80, 82, 1.5), "Q3_K": (108, None, 0), "Q4_K": (0, 2, 7.5), "Q5_K": (0, 2, 15.5),
                "Q6_K": (208, None, 0), "IQ4_NL": (0, None, 0), "IQ4_XS": (0, None, 0)}
+
+
+def other_eps(spec):
+    return {"layer_norm_eps", "norm_epsilon"} & set(spec.extra)
 
 
 def make_model(spec):
@@ -218,8 +256,10 @@ def make_model(spec):
     config = spec.config(
         vocab_size=spec.vocab, hidden_size=spec.dim, **({"intermediate_size": spec.ffn} if spec.ffn else {}), num_hidden_layers=spec.n_layers,
         num_attention_heads=spec.n_heads, num_key_value_heads=spec.n_kv_heads, head_dim=head_dim,
-        max_position_embeddings=context, rms_norm_eps=spec.eps, tie_word_embeddings=spec.tied, rope_parameters=rope,
+        max_position_embeddings=context, **({} if other_eps(spec) else {"rms_norm_eps": spec.eps}), tie_word_embeddings=spec.tied, rope_parameters=rope,
         bos_token_id=spec.vocab - 2, eos_token_id=spec.vocab - 1, pad_token_id=None, attn_implementation="eager", **spec.extra)
+    if spec.config is Mistral4Config:  # which no automatic class knows
+        return transformers.Mistral4ForCausalLM(config).float().eval()
     model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
     if spec.head_dim == 0 and config.model_type.startswith("qwen3"):
         raise ValueError("qwen3 files always say head_dim")
@@ -299,7 +339,11 @@ def fill_weights(model, spec, rng):
     config, dialect = model.config, DIALECTS[model.config.model_type]
     names = gguf.get_tensor_name_map(dialect.arch, spec.n_layers)
     tensors = []
+    draw_activations(model, rng)
     for name, param in [*model.named_parameters(), *other_weights(model)]:
+        name = name.replace("e_score_correction_bias", "e_score_correction.bias")
+        if ".act_fn." in name:
+            continue
         plus_one = dialect.plus_one and name.endswith("norm.weight") and "linear_attn" not in name
         kept = PLUS_ONE if plus_one else MINUS_EXP if name.endswith("A_log") else PLAIN
         mean, std = weight_stats(name, param.shape, spec, plus_one)
@@ -327,9 +371,21 @@ def fill_weights(model, spec, rng):
 STACKED = ("ffn_gate_up_exps", "ffn_gate_exps", "ffn_up_exps", "ffn_down_exps", "attn_k_b", "attn_v_b")
 
 
+@torch.no_grad()
+def draw_activations(model, rng):
+    """Draws the numbers of xIELU, which GGUF files have as keys."""
+    modules = [m.mlp.act_fn for m in model.modules() if hasattr(getattr(m, "mlp", None), "act_fn") and hasattr(m.mlp.act_fn, "alpha_p")]
+    for act in modules:
+        for number in (act.alpha_p, act.alpha_n):
+            number.copy_(torch.tensor(rng.normal(0, 0.5, 1).astype(np.float32)))
+    if modules:
+        model.config.xielu = {"alpha_p": [float(a.alpha_p) for a in modules], "alpha_n": [float(a.alpha_n) for a in modules],
+                              "beta": [float(a.beta) for a in modules], "eps": [float(a.eps) for a in modules]}
+
+
 def other_weights(model):
     """Weights that are not parameters of the module: corrections of the routers' scores, factors of layers."""
-    return [(n.replace("e_score_correction_bias", "e_score_correction.bias"), b) for n, b in model.named_buffers()
+    return [(n, b) for n, b in model.named_buffers()
             if n.endswith(("e_score_correction_bias", "layer_scalar"))]
 
 
@@ -383,7 +439,10 @@ def add_config(writer, spec, config):
         writer.add_feed_forward_length(config.intermediate_size)
     writer.add_head_count(config.num_attention_heads)
     writer.add_head_count_kv(1 if hasattr(config, "kv_lora_rank") else spec.n_kv_heads)  # latents: one head
-    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    if other_eps(spec) or config.model_type == "phimoe":
+        writer.add_layer_norm_eps(spec.eps)
+    else:
+        writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     rope = rope_of(config)
     if config.model_type not in ("gemma", "gemma2"):
         writer.add_rope_freq_base(rope["rope_theta"])
@@ -404,7 +463,7 @@ def add_config(writer, spec, config):
 
 
 def write_gguf(path, spec, config, tensors, more_keys={}):
-    arch = gguf.MODEL_ARCH_NAMES[DIALECTS[config.model_type].arch]
+    arch = DIALECTS[config.model_type].name
     writer = gguf.GGUFWriter(path, arch)
     for key, value in more_keys.items():
         writer.add_uint32(f"{arch}.{key}", value)
@@ -506,7 +565,7 @@ def write_hf(folder, spec, model, tokens, logits):
         old_config(folder / "config.json")
     for file in folder.iterdir():
         file.chmod(0o644)
-    again = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
+    again = type(model).from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
     assert np.abs(again(torch.tensor([tokens])).logits[0].numpy() - logits).max() < 1e-5, spec.name
 
 
@@ -521,7 +580,7 @@ def make_golden(spec, seed, out):
     if spec.types == {"*": "Q8_0"} and "num_experts" not in spec.extra:
         np.save(out / f"{spec.name}.int8.npy", int8_logits(model, tokens))
     sidecar = {
-        "name": spec.name, "file": f"{spec.name}.gguf", "arch": gguf.MODEL_ARCH_NAMES[DIALECTS[model.config.model_type].arch],
+        "name": spec.name, "file": f"{spec.name}.gguf", "arch": DIALECTS[model.config.model_type].name,
         "types": spec.types, **({"n_ctx": spec.n_ctx} if spec.n_ctx else {}), "logits": f"{spec.name}.npy", "tokens": tokens, "greedy": greedy,
         "greedy_margin": round(margin, 5), "seed": seed, "torch": torch.__version__.split("+")[0],
         "transformers": transformers.__version__, "gguf": version("gguf"), "numpy": np.__version__}

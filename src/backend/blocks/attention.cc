@@ -22,16 +22,26 @@ static void norm_heads(Backend& backend, const Tensor& rows, int64_t head_dim, c
   backend.norm(heads, heads, norm);
 }
 
+// The norm of each head and the rope of q or k, in the order of the model.
+static void rotate(const AttentionBlock& b, Backend& backend, const Tensor& rows, int n_heads, const NormArgs& norm) {
+  const auto rope = [&] {
+    if (b.rope.angles) backend.rope(rows, n_heads, {backend.token_rows(b.rope.angles), b.rope.layout});
+  };
+  if (b.norms_after_rope) rope();
+  if (norm.weight || b.norms_heads)
+    norm_heads(backend, rows, norm.weight ? norm.weight.cols : b.attention.head_dim, norm);
+  if (!b.norms_after_rope) rope();
+}
+
 // The queries alone, for keys and values that an earlier layer has written.
 static void make_queries(const AttentionBlock& b, Backend& backend, const Tensor& q, const Tensor& norm_out) {
   CHECK(!b.heads_of_ranks && !b.reads_pair);
   const auto [input, norm] = input_of(backend, b, norm_out);
   backend.norm_matmul(q, input, norm_out, norm, b.wq, b.bq);
-  if (b.q_norm.weight) norm_heads(backend, q, b.q_norm.weight.cols, b.q_norm);
-  if (b.rope.angles) backend.rope(q, b.attention.n_heads, {backend.token_rows(b.rope.angles), b.rope.layout});
+  rotate(b, backend, q, b.attention.n_heads, b.q_norm);
 }
 
-// Values that the fused op does not make: keys as they are before norm and rope, or values with a norm of each head.
+// Queries, keys and values that the fused op does not make. Without a matrix, values are the keys before norm and rope.
 static void make_values(const AttentionBlock& b, Backend& backend, const Tensor& q, const Tensor& norm_out) {
   const AttentionArgs& a = b.attention;
   const Tensor k = backend.token_rows(b.k), v = backend.token_rows(b.v);
@@ -40,8 +50,7 @@ static void make_values(const AttentionBlock& b, Backend& backend, const Tensor&
   backend.matmul(k, input, b.wk, b.bk);
   b.wv ? backend.matmul(v, input, b.wv, b.bv) : backend.copy(v, k);
   if (b.norms_values) norm_heads(backend, v, a.head_dim, b.v_norm);
-  if (b.k_norm.weight) norm_heads(backend, k, b.k_norm.weight.cols, b.k_norm);
-  if (b.rope.angles) backend.rope(k, a.n_kv_heads, {backend.token_rows(b.rope.angles), b.rope.layout});
+  rotate(b, backend, k, a.n_kv_heads, b.k_norm);
   backend.kv_write(*b.kv, a.layer, k, v);
 }
 
@@ -77,17 +86,18 @@ void run_block(const AttentionBlock& b, Backend& backend) {
   const AttentionArgs& a = b.attention;
   if (b.only_queries) {
     make_queries(b, backend, q, norm_out);
-  } else if (b.norms_values || !b.wv) {
+  } else if (!b.is_fused()) {
     make_values(b, backend, q, norm_out);
   } else {
     make_qkv(b, backend, q, norm_out);
   }
+  if (b.query_scale.beta != 0) backend.scale_by_position(q, b.query_scale);
   if (b.only_keys) return;
   backend.attention(attended, q, *b.kv, a);
   if (b.gate) {
-    const Tensor gates = backend.token_rows(b.gates);
+    const Tensor gates = b.gates.view(x.rows, b.gate.n_out);
     backend.matmul(gates, b.norm.weight ? norm_out : stream_of(backend, b), b.gate);
-    backend.gate(attended, gates);
+    b.softplus_gate ? backend.scale_groups(attended, gates, true) : backend.gate(attended, gates);
   }
   join(backend, b.join, x, backend.token_rows(b.branch), attended, b.wo, b.bo, norm_out);
 }

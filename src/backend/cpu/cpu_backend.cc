@@ -8,6 +8,7 @@
 #include "backend/cpu/cpu_kv.h"
 #include "backend/cpu/isa.h"
 #include "backend/ref/ref_backend.h"
+#include "backend/row_ops.h"
 #include "base/error.h"
 #include "base/numa.h"
 
@@ -158,6 +159,22 @@ void CpuBackend::norm(Tensor y, Tensor x, const NormArgs& a) {
   for_rows(x.rows, x.rows * x.cols, [&](int64_t t, int) {
     kernels_.norm(y.f32(t), x.f32(t), x.cols, weight, bias, a.eps, a.kind == NormKind::kLayer);
   });
+}
+
+void CpuBackend::scale_by_position(Tensor x, const PositionScale& args) {
+  for_rows(x.rows, x.rows * x.cols, [&](int64_t t, int) {
+    scale_row(x.f32(t), x.cols, position_factor(args, batch().positions[t]));
+  });
+}
+
+void CpuBackend::scale_groups(Tensor x, Tensor factors, bool softplus) {
+  for_rows(x.rows, x.rows * x.cols, [&](int64_t t, int) {
+    scale_groups_of_row(x.f32(t), x.cols, factors.f32(t), factors.cols, softplus);
+  });
+}
+
+void CpuBackend::xielu(Tensor x, const Xielu& args) {
+  for_rows(x.rows, 16 * x.rows * x.cols, [&](int64_t t, int) { xielu_row(x.f32(t), x.cols, args); });
 }
 
 void CpuBackend::add(Tensor x, Tensor y) {

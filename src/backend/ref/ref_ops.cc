@@ -9,11 +9,13 @@
 #include "backend/backend.h"
 #include "backend/ref/host_rows.h"
 #include "backend/route.h"
+#include "backend/row_ops.h"
 
 namespace ingot {
 namespace {
 
 float activate(float x, Activation act) {
+  if (act == Activation::kSquaredRelu) return x > 0 ? x * x : 0.0f;
   if (act == Activation::kSilu) return x / (1.0f + std::exp(-x));
   if (act == Activation::kGelu) return 0.5f * x * (1.0f + std::erf(x * 0.70710678f));
   return 0.5f * x * (1.0f + std::tanh(0.79788456f * (x + 0.044715f * x * x * x)));
@@ -174,6 +176,24 @@ void Backend::copy(Tensor y, Tensor x) {
   HostRows host(*this);
   y = host.out(y), x = host.in(x);
   for (int64_t t = 0; t < x.rows; ++t) std::memcpy(y.f32(t), x.f32(t), static_cast<size_t>(x.cols) * sizeof(float));
+}
+
+void Backend::scale_by_position(Tensor x, const PositionScale& args) {
+  HostRows host(*this);
+  x = host.inout(x);
+  for (int64_t t = 0; t < x.rows; ++t) scale_row(x.f32(t), x.cols, position_factor(args, batch_.positions[t]));
+}
+
+void Backend::scale_groups(Tensor x, Tensor factors, bool softplus) {
+  HostRows host(*this);
+  x = host.inout(x), factors = host.in(factors);
+  for (int64_t t = 0; t < x.rows; ++t) scale_groups_of_row(x.f32(t), x.cols, factors.f32(t), factors.cols, softplus);
+}
+
+void Backend::xielu(Tensor x, const Xielu& args) {
+  HostRows host(*this);
+  x = host.inout(x);
+  for (int64_t t = 0; t < x.rows; ++t) xielu_row(x.f32(t), x.cols, args);
 }
 
 void Backend::gate(Tensor x, Tensor gate) {

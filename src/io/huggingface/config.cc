@@ -26,6 +26,14 @@ constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
     {"intermediate_size", "n_inner"},
     {"max_position_embeddings", "n_positions"},
     {"hidden_act", "activation_function"},
+    {"num_experts", "moe_num_experts"},
+    {"num_experts_per_tok", "moe_k"},
+    {"n_shared_experts", "moe_num_shared_experts"},
+    {"n_shared_experts", "num_shared_experts"},
+    {"first_k_dense_replace", "moe_layer_start_index"},
+    {"decoder_sparse_step", "moe_layer_interval"},
+    {"routed_scaling_factor", "moe_routed_scaling_factor"},
+    {"rms_norm_eps", "norm_epsilon"},
     {"rms_norm_eps", "layer_norm_eps"},
     {"rms_norm_eps", "layer_norm_epsilon"},
     {"rms_norm_eps", "norm_eps"},
@@ -114,6 +122,7 @@ void read_rope_of_layers(const Json& rope, HfRope& out, int n_ctx) {
       read_rope_kind(value, out, n_ctx);
     } else if (type == "sliding_attention" && string_or(value, "rope_type", "default") == "default") {
       out.local_theta = find_positive(value, "rope_theta").value_or(0.0f);
+      out.local_partial = find_positive(value, "partial_rotary_factor").value_or(1.0f);
     } else {
       throw value.error("rope of type '{}' is not supported for {}",
                         printable(string_or(value, "rope_type", "default"), 64), printable(type, 64));
@@ -134,12 +143,14 @@ void read_rope_kind(const Json& rope, HfRope& out, int n_ctx) {
   out.attention_factor = find_positive(rope, "attention_factor");
   out.mscale = find_positive(rope, "mscale");
   out.mscale_all_dim = find_positive(rope, "mscale_all_dim");
+  out.query_beta = find_positive(rope, "llama_4_scaling_beta").value_or(0.0f);
+  out.alpha = find_positive(rope, "alpha").value_or(0.0f);
   out.original_context = integer_or(rope, "original_max_position_embeddings", n_ctx, 1, kMaxContext);
   if (const auto truncate = rope.find("truncate")) out.truncate = truncate->boolean();
   if (out.kind == "su") out.kind = "longrope";
   if (out.kind == "longrope")
     out.short_factor = factors(rope, "short_factor"), out.long_factor = factors(rope, "long_factor");
-  const bool needs_factor = out.kind == "linear" || out.kind == "llama3" || out.kind == "dynamic";
+  const bool needs_factor = out.kind == "linear" || out.kind == "llama3" || (out.kind == "dynamic" && out.alpha == 0);
   if (needs_factor && !out.factor) throw rope.error("'factor' is missing");
   if (out.kind == "llama3")
     for (const char* key : {"low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}) rope.at(key);
@@ -191,6 +202,11 @@ void read_differences(const Keys& text, HfConfig& c) {
                                                                    {"num_key_value_heads", &HfLayer::n_kv_heads},
                                                                    {"head_dim", &HfLayer::head_dim},
                                                                    {"intermediate_size", &HfLayer::ffn_dim}};
+  if (const auto heads = text.find("num_attention_heads_per_layer")) {
+    for (const Json& n : heads->elements()) c.of_layers.push_back({.n_heads = static_cast<int>(n.integer(1, kMaxHeads))});
+    if (c.of_layers.size() != static_cast<size_t>(c.n_layers))
+      throw heads->error("{} elements for {} layers", c.of_layers.size(), c.n_layers);
+  }
   const auto list = text.find("per_layer_config");
   if (!list) return;
   c.of_layers.resize(static_cast<size_t>(c.n_layers));
@@ -311,6 +327,9 @@ void read_sizes(const Keys& text, HfConfig& c) {
       static_cast<int>(text.at(only_experts ? "moe_intermediate_size" : "intermediate_size").integer(1, kMaxFfn));
   c.n_vocab = static_cast<int>(text.at("vocab_size").integer(1, kMaxVocab));
   c.n_ctx = static_cast<int>(text.at("max_position_embeddings").integer(1, kMaxContext));
+  c.has_rms_eps = text.own.find("rms_norm_eps").has_value();
+  if (text.own.has("rms_norm_eps") && !c.has_rms_eps && text.own.find("layer_norm_eps"))  // null
+    return void(c.norm_eps = positive(text.own.at("layer_norm_eps")));
   const bool has_eps = !text.defaults || text.own.has("rms_norm_eps") || text.find("rms_norm_eps");
   c.norm_eps = has_eps ? positive(text.at("rms_norm_eps")) : 1e-6f;  // the default of most families
 }
@@ -337,6 +356,22 @@ int HfConfig::integer_or(const char* key, int fallback, int64_t low, int64_t hig
 }
 bool HfConfig::flag_or(const char* key, bool fallback) const {
   return keys ? find_flag(keys->text, key).value_or(fallback) : fallback;
+}
+
+float HfConfig::positive_or(const char* key, float fallback) const {
+  const auto value = keys ? keys->text.find(key) : std::nullopt;
+  return value && value->number() != 0 ? positive(*value) : fallback;
+}
+std::string HfConfig::text_or(const char* key, const char* fallback) const {
+  const auto value = keys ? keys->text.find(key) : std::nullopt;
+  return value && value->is_string() ? std::string(value->string()) : fallback;
+}
+std::vector<float> HfConfig::numbers(const char* key) const {
+  std::vector<float> all;
+  const auto list = keys ? keys->text.find(key) : std::nullopt;
+  if (list)
+    for (const Json& one : list->elements()) all.push_back(static_cast<float>(one.number()));
+  return all;
 }
 
 HfConfig parse_hf_config(const JsonDocument& document, std::string name, const HfDefaults& defaults) {

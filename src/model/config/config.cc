@@ -35,6 +35,9 @@ RopeScaling read_rope_scaling(const GgufKeys& keys, int n_ctx, const Arch& arch)
     scaling.beta_slow = keys.positive_or("rope.scaling.yarn_beta_slow", scaling.beta_slow);
     scaling.magnitude =
         keys.positive_or("rope.scaling.attn_factor", 1.0f) * (1.0f + 0.1f * std::log(std::max(1.0f, scaling.factor)));
+    if (keys.has("rope.scaling.yarn_log_multiplier"))
+      scaling.magnitude /=
+          1.0f + 0.1f * keys.positive("rope.scaling.yarn_log_multiplier") * std::log(std::max(1.0f, scaling.factor));
   } else {
     throw keys.error("rope.scaling.type", "'{}' is not supported: supported are none, linear, yarn and longrope",
                      printable(kind));
@@ -61,13 +64,14 @@ void read_layers(const GgufKeys& keys, Config& c) {
   std::vector<LayerConfig>& layers = c.layers;
   const Arch& arch = *c.arch;
   const int n_dense = keys.integer_or("leading_dense_block_count", 0, 0, c.n_layers);
+  const int step = keys.integer_or("interleave_moe_layer_step", 1, 1, 1024);
   for (int i = 0; i < c.n_layers; ++i) {
     const bool windowed = layers[i].window > 0;
     if (c.local_theta > 0 && windowed) layers[i].rope = LayerRope::kLocal;
     if (arch.rope_needs_window && c.sliding_window > 0 && !windowed) layers[i].rope = LayerRope::kNone;
     if (arch.no_rope_period > 0 && (i + 1) % arch.no_rope_period == 0) layers[i].rope = LayerRope::kNone;
     if (arch.learned_positions) layers[i].rope = LayerRope::kNone;
-    if (c.experts.n > 0 && i >= n_dense) set_experts(layers[i], arch);
+    if (c.experts.n > 0 && i >= n_dense && (i + 1) % step == 0) set_experts(layers[i], arch);
   }
 }
 
@@ -109,7 +113,9 @@ ExpertConfig read_experts(const GgufKeys& keys, const Config& c) {
       keys.boolean_or("expert_weights_norm",
                       keys.boolean_or("norm_top_k_prob", c.arch->normalizes_experts));  // Ollama's name for the key
   e.scale = keys.positive_or("expert_weights_scale", 1.0f);
-  const int gating = keys.integer_or("expert_gating_func", 1, 0, 1 << 16);
+  const int usual = c.arch->scales_expert_input ? 2 : 1;
+  const int gating = keys.integer_or("expert_gating_func", usual, 0, 1 << 16);
+  if (c.arch->scoring == Scoring::kSparseMixer) e.scoring = c.arch->scoring;
   if (gating > 3)
     throw keys.error("expert_gating_func",
                      "{} is not supported: supported are 1 (softmax), 2 (sigmoid) and 3 (softmax of the chosen)",
@@ -131,12 +137,35 @@ void read_scales(const GgufKeys& keys, Config& c) {
   c.embedding_scale =
       keys.positive_or("embedding_scale", c.arch->scales_embedding ? std::sqrt(static_cast<float>(c.dim)) : 1.0f);
   c.residual_scale = keys.positive_or("residual_scale", 1.0f);
-  c.logit_scale = 1.0f / keys.positive_or("logit_scale", 1.0f);
+  c.logit_scale = keys.positive_or("logit_scale", 1.0f);
+  if (!c.arch->scales_logits) c.logit_scale = 1.0f / c.logit_scale;
   if (keys.has("attention.scale")) c.attention_scale = keys.positive("attention.scale");
   if (c.arch->wide_scale_layers == c.n_layers)
     c.attention_scale = 1.0f / std::sqrt(static_cast<float>(c.dim) / static_cast<float>(c.n_heads));
   if (keys.has("attn_logit_softcapping")) c.attention_softcap = keys.positive("attn_logit_softcapping");
   if (keys.has("final_logit_softcapping")) c.logit_softcap = keys.positive("final_logit_softcapping");
+}
+
+int heads_of_layer(const Config& c, int layer) {
+  const std::optional<LayerHeads>& own = c.layers[static_cast<size_t>(layer)].heads;
+  return own ? own->n_heads : c.n_heads;
+}
+
+// Facts that only some families state. Llama 4 with 128 experts has no norms of q and k.
+void read_family_facts(const GgufKeys& keys, const Gguf& file, Config& c) {
+  const bool is_llama4 = c.arch->scales_expert_input;
+  if (is_llama4) c.query_scale.beta = 0.1f;
+  if (keys.has("attention.temperature_scale")) c.query_scale.beta = keys.positive("attention.temperature_scale");
+  const int period = c.rope_scaling.original_context > 0 ? c.rope_scaling.original_context : c.n_ctx_train;
+  c.query_scale.period = keys.integer_or("attention.temperature_length", is_llama4 ? 8192 : period, 1, 1 << 30);
+  c.query_scale.offset = is_llama4;
+  c.scales_without_rope = is_llama4;
+  if (c.arch->normalizes_embedding) c.post_norm_eps = 1e-8f;                         // no key says these
+  if (c.arch->norm_by_eps && c.experts.shared_dim > 0) c.experts.scale /= 2, c.experts.shared_scale = 0.5f;
+  if (is_llama4 && c.experts.n == 128) c.norms_heads = false;
+  if (is_llama4) c.n_ctx_train = std::min(c.n_ctx_train, keys.integer_or("attention.chunk_size", 8192, 1, 1 << 30));
+  const TensorInfo* gate = c.arch->softplus_gate ? file.find("blk.0.attn_gate.weight") : nullptr;
+  c.gates_heads = gate != nullptr && gate->n_dims == 2 && static_cast<int>(gate->shape[1]) == heads_of_layer(c, 0);
 }
 
 // The rows of the embedding. loader.cc checks them against the tokenizer's number of tokens.
@@ -206,11 +235,14 @@ Config config_from_gguf(const Gguf& file) {
   for (const PartKind* kind : all_kinds())
     if (kind->read_gguf != nullptr && arch_has(*c.arch, *kind)) kind->read_gguf(keys, c);
   read_feed_forwards(keys, c);
-  c.norm_eps = keys.positive(c.arch->norm == NormKind::kLayer ? "attention.layer_norm_epsilon"
+  if (c.arch->norm_by_eps && keys.has("attention.layer_norm_rms_epsilon")) c.norm_kind = NormKind::kRms;
+  c.norm_eps = keys.positive(c.norm() == NormKind::kLayer ? "attention.layer_norm_epsilon"
                                                               : "attention.layer_norm_rms_epsilon");
   if (!c.arch->learned_positions) {
     c.rot_dim = keys.integer_or("rope.dimension_count", c.head_dim, 2, c.head_dim);
-    if (c.local_rot_dim > 0) c.local_rot_dim = keys.integer_or("rope.dimension_count_swa", c.local_rot_dim, 2, c.local_rot_dim);
+    if (keys.has("rope.dimension_count_swa"))
+      c.local_rot_dim = keys.integer("rope.dimension_count_swa", 2, c.local_rot_dim > 0 ? c.local_rot_dim : c.head_dim);
+    if (c.local_rot_dim == c.rot_dim) c.local_rot_dim = 0;
     if (c.local_rot_dim % 2 != 0) throw keys.error("rope.dimension_count_swa", "{} is not an even number", c.local_rot_dim);
     if (c.rot_dim % 2 != 0) throw keys.error("rope.dimension_count", "{} is not an even number", c.rot_dim);
   }
@@ -226,6 +258,7 @@ Config config_from_gguf(const Gguf& file) {
     c.local_theta =
         keys.positive_or("rope.freq_base_swa", c.arch->local_theta == kSameTheta ? c.rope_theta : c.arch->local_theta);
   c.experts = read_experts(keys, c);
+  read_family_facts(keys, file, c);
   read_layers(keys, c);
   share_keys(keys, c);
   read_scales(keys, c);

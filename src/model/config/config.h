@@ -41,6 +41,7 @@ struct LayerConfig {
   int kv_layer = -1;             // attention reads the keys and values of this earlier layer; -1: its own
   std::optional<LayerHeads> heads;  // of its attention, if not those of the model
   int ffn_dim = 0;                  // of its feed-forward; 0: that of the model
+  std::shared_ptr<const Share> share;  // of a rank, where heads or ffn_dim are the layer's own
 
   bool has(const PartKind& kind) const { return std::ranges::count(parts, &kind, &LayerPart::kind) > 0; }
 };
@@ -53,7 +54,7 @@ struct ExpertConfig {
   int shared_dim = 0;  // of the expert that every token uses; 0: the model has no shared expert
   Scoring scoring = Scoring::kSoftmax;
   bool normalize = false;
-  float scale = 1;
+  float scale = 1, shared_scale = 1;
   int n_groups = 1, n_groups_used = 1;
   // Of a rank: its first expert, and the first columns of its part of each expert and of the shared expert.
   int64_t first = 0, first_column = 0, first_shared = 0;
@@ -98,7 +99,8 @@ struct Config {
   int ffn_dim = 0;
   int n_vocab = 0;
   int n_ctx_train = 0;
-  float norm_eps = 0;
+  float norm_eps = 0, post_norm_eps = 0;  // post_norm_eps: of norms of outputs; 0: norm_eps
+  std::optional<NormKind> norm_kind;      // if not the architecture's
   int rot_dim = 0;  // dimensions of a head that rope rotates
   float rope_theta = 10000;
   RopeScaling rope_scaling;
@@ -109,6 +111,11 @@ struct Config {
   int n_token_types = 0;   // of the texts of a pair; 0: the model does not distinguish them
   int first_position = 0;  // the row of the table of positions for position 0; converters to GGUF drop the rows before
   std::optional<Activation> activation;  // if not the architecture's
+  std::optional<bool> norms_heads;       // if not the architecture's
+  bool gates_heads = false;              // the gate of attention has one number for each head
+  PositionScale query_scale;             // of all layers, or of those without rope
+  bool scales_without_rope = false;
+  std::vector<Xielu> xielu;              // [n_layers] or empty: of feed-forwards, as in the file: before softplus
   int sliding_window = 0;         // of the layers that have a window; 0: no layer has a window
   std::vector<LayerConfig> layers;  // [n_layers]; empty: all layers have the window, and the architecture's parts
   bool bidirectional = false;     // a token also sees the tokens after it: the model embeds texts and cannot generate
@@ -125,6 +132,7 @@ struct Config {
   int source_dim = 0, max_source_rows = 0;
   std::optional<bool> tied_output;  // the embedding is the output matrix; nothing: only if the checkpoint has none
 
+  NormKind norm() const { return norm_kind.value_or(arch->norm); }
   int q_dim() const { return n_heads * head_dim; }
   int kv_dim() const { return n_kv_heads * head_dim; }
   // With the parts of the architecture, if the layer has none of its own.

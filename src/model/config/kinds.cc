@@ -115,6 +115,7 @@ LayerSizes::LayerSizes(const Config& config, int layer) : model_(config) {
   if (own.heads)
     own_->n_heads = own.heads->n_heads, own_->n_kv_heads = own.heads->n_kv_heads, own_->head_dim = own.heads->head_dim;
   if (own.ffn_dim > 0) own_->ffn_dim = own.ffn_dim;
+  if (own.share) own_->share = own.share;
 }
 
 std::vector<PlacedKind> placed_parts(const Config& c, int layer) {

@@ -23,7 +23,7 @@ constexpr Dim kLayerInputs = {[](const Config& c) { return c.n_layers * layer_in
 bool has_layer_inputs(const Config& c, int) { return layer_input_width(c) > 0; }
 
 bool is_encoder_model(const Config& c, int) { return c.arch->encoder; }
-bool has_final_norm(const Config& c, int) { return !c.arch->sum_norms; }
+bool has_final_norm(const Config& c, int) { return !c.arch->sum_norms && !c.arch->normalizes_embedding; }
 
 // If a checkpoint has no output matrix, the embedding is the output matrix (weights.cc).
 constexpr MatrixRow kModelMatrices[] = {
@@ -43,9 +43,14 @@ constexpr MatrixRow kModelMatrices[] = {
 constexpr VectorRow kModelVectors[] = {
     {.gguf_name = "output_norm.weight", .hf_name = "model.norm.weight|model.final_norm.weight",
      .member = at<&M::final_norm>, .n = kModelDim, .when = has_final_norm, .hf_kept = VectorRow::kLessOne},
-    {.gguf_name = "output_norm.bias", .hf_name = "model.final_norm.bias",
+    {.gguf_name = "output_norm.weight", .hf_name = "model.norm.weight",  // stored whole, though other norms are less 1
+     .member = at<&M::final_norm>, .n = kModelDim, .when = [](const Config& c, int) { return c.arch->normalizes_embedding; }},
+    {.gguf_name = "output_norm.bias", .hf_name = "model.final_norm.bias|model.norm.bias",
      .member = at<&M::final_norm_bias>, .n = kModelDim, .optional = kOptional,
-     .when = [](const Config& c, int) { return c.arch->pre_norms && c.arch->norm == NormKind::kLayer; }},
+     .when = [](const Config& c, int) { return c.arch->pre_norms && c.norm() == NormKind::kLayer; }},
+    {.gguf_name = "output.bias", .hf_name = "lm_head.bias",
+     .member = at<&M::output_bias>, .n = kVocabulary, .shard = Shard::kColumns, .optional = kOptional,
+     .when = [](const Config& c, int) { return !c.arch->encoder; }},
     {.gguf_name = "token_embd_norm.weight", .hf_name = EMBED_NORM_NAMES("weight", "gamma"),
      .member = at<&M::embed_norm>, .n = kModelDim, .when = is_encoder_model},
     {.gguf_name = "token_embd_norm.bias", .hf_name = EMBED_NORM_NAMES("bias", "beta"),

@@ -145,6 +145,7 @@ struct ModelWeights {
   Weight embedding;                    // [n_vocab, dim]
   Tensor final_norm, final_norm_bias;  // [1, dim]
   Weight output;                       // [n_vocab, dim]
+  Tensor output_bias;                  // [1, n_vocab]
   bool tied = false;                   // the output is the embedding
   Tensor rope_divisors;                // [1, rot_dim / 2]
   Tensor rope_short, rope_long;        // [1, rot_dim / 2]: LongRoPE's factors, if the config has none

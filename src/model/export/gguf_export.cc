@@ -107,6 +107,11 @@ class DirectoryExport {
   void add_rows(const TensorRows& rows, int layer) {
     for (const VectorRow& row : rows.vectors) {
       if (!applies(row, config_, layer) || row.gguf_slice.first != nullptr) continue;
+      if (HostTensor key; *row.gguf_name == 0) {  // a key of GGUF (gguf_keys.cc)
+        finder_->find(row, layer, key);
+        continue;
+      }
+      if (has_tensor(gguf_name(row, layer))) continue;  // of several parts
       VectorRow whole = row;
       if (row.gguf_slice.total != nullptr) whole.n = {row.gguf_slice.total}, whole.gguf_slice = whole.hf_slice = {};
       if (add(whole, layer, false) && layer == 0) fit_to_gguf(out_.tensors.back());
@@ -131,6 +136,10 @@ class DirectoryExport {
       }
       if (added) done.push_back(row.member);
     }
+  }
+
+  bool has_tensor(std::string_view name) const {
+    return std::ranges::find(out_.tensors, name, &ExportTensor::name) != out_.tensors.end();
   }
 
   // Drops rows that readers of GGUF do not expect: the positions before the first, which are for padding, and the
@@ -228,9 +237,9 @@ class DirectoryExport {
     if (config_.arch->encoder) return;
     if (tied_ && !writes_no_text_ && is_one_of({"olmo2", "olmoe", "minimax-m2", "gpt-oss"}))
       warn("cannot load the file: it needs an output matrix, which this model ties to the embedding");
-    if (has(".attn_output.bias") && !is_one_of({"llama", "granite", "granitemoe", "gpt-oss"}))
+    if (has(".attn_output.bias") && !is_one_of({"llama", "granite", "granitemoe", "gpt-oss", "starcoder2", "phimoe"}))
       warn("cannot load the file: it does not support a bias of the attention's output, o_proj.bias");
-    if (has(".ffn_down.bias") && !is_one_of({"llama", "granite", "granitemoe"}))
+    if (has(".ffn_down.bias") && !is_one_of({"llama", "granite", "granitemoe", "starcoder2"}))
       warn("cannot load the file: it does not support biases of the feed-forward");
     if (arch == "seed_oss") warn("cannot load the file in some of its releases");
     if (config_.sliding_window > 0 &&

@@ -54,7 +54,7 @@ bool is_known_to_be_unused(std::string_view name, const Config& config) {
 
 // Whether the part has the tensor of a row outside the layers. The norm before the head is the head's.
 bool is_final_norm(const VectorRow& row) {
-  return row.member == at<&ModelWeights::final_norm> || row.member == at<&ModelWeights::final_norm_bias>;
+  return row.member == at<&ModelWeights::final_norm> || row.member == at<&ModelWeights::output_bias> || row.member == at<&ModelWeights::final_norm_bias>;
 }
 bool is_in(const OwnParts& part, const MatrixRow& row) {
   return &row == &output_row() ? part.head() : part.embedding();

@@ -28,11 +28,15 @@ constexpr Dim kQ = {q_size, own_heads}, kKv = {kv_size, own_kv_heads};
 constexpr Dim kInput = {[](const Config& c) -> int64_t { return (c.reads_pair ? 2 : 1) * int64_t{c.dim}; }};
 constexpr Dim kQNorm = {[](const Config& c) -> int64_t { return c.arch->norms_all_heads ? c.q_dim() : c.head_dim; }};
 constexpr Dim kKNorm = {[](const Config& c) -> int64_t { return c.arch->norms_all_heads ? c.kv_dim() : c.head_dim; }};
+// The gate has a number for each column of the output, or for each head.
+constexpr Dim kGate = {[](const Config& c) -> int64_t { return c.gates_heads ? c.n_heads : c.q_dim(); },
+                       [](const Config& rank) { return scaled(rank.share->heads, rank.gates_heads ? 1 : rank.head_dim); }};
 constexpr Dim kHeads = {head_count, [](const Config& rank) { return std::vector<Range>{rank.share->heads}; }};
 
 std::vector<int32_t> rotated(const Config& c, int64_t n) { return rope_order(c, n, c.head_dim, 0); }
 
 bool is_gated(const Config& c, int) { return c.arch->gates_attention; }
+bool has_own_gate(const Config& c, int) { return c.arch->gates_outputs; }
 bool is_split(const Config& c, int) { return !c.arch->gates_attention && !c.arch->fused; }
 bool has_own_keys(const Config& c, int layer) { return c.layer(layer).kv_layer < 0; }
 bool is_split_with_keys(const Config& c, int layer) { return is_split(c, layer) && has_own_keys(c, layer); }
@@ -94,6 +98,9 @@ constexpr MatrixRow kMatrices[] = {
      .member = at<&B::wk>, .n_out = kKv, .n_in = kModelDim, .shard = Shard::kColumns, .when = is_gated_with_keys},
     {.gguf_name = "blk.{}.attn_v.weight", .hf_name = "model.layers.{}.self_attn.v_proj.weight",
      .member = at<&B::wv>, .n_out = kKv, .n_in = kModelDim, .shard = Shard::kColumns, .when = is_gated_with_keys},
+    {.gguf_name = "blk.{}.attn_gate.weight",
+     .hf_name = "model.layers.{}.self_attn.gate_proj.weight|model.layers.{}.self_attn.g_proj.weight",
+     .member = at<&B::gate>, .n_out = kGate, .n_in = kModelDim, .shard = Shard::kColumns, .when = has_own_gate},
     {.gguf_name = "blk.{}.attn_output.weight", .hf_name = OUTPUT_NAMES("weight"),
      .member = at<&B::wo>, .n_out = kModelDim, .n_in = kQ, .shard = Shard::kRows},
 };
@@ -117,10 +124,10 @@ constexpr VectorRow kVectors[] = {
      .gguf_rows = rotated},
     {.gguf_name = "blk.{}.attn_v.bias", .hf_name = PROJECTION_NAMES("v", "value", "bias"),
      .member = at<&B::bv>, .n = kKv, .shard = Shard::kColumns, .optional = kOptional, .when = is_split_with_keys},
-    {.gguf_name = "blk.{}.attn_q_norm.weight", .hf_name = "model.layers.{}.self_attn.q_norm.weight",
+    {.gguf_name = "blk.{}.attn_q_norm.weight", .hf_name = "model.layers.{}.self_attn.q_norm.weight|model.layers.{}.self_attn.query_layernorm.weight",
      .member = at<&B::q_norm, &NormArgs::weight>, .n = kQNorm, .optional = kOptional, .hf_kept = VectorRow::kLessOne,
      .gguf_rows = rotated},
-    {.gguf_name = "blk.{}.attn_k_norm.weight", .hf_name = "model.layers.{}.self_attn.k_norm.weight",
+    {.gguf_name = "blk.{}.attn_k_norm.weight", .hf_name = "model.layers.{}.self_attn.k_norm.weight|model.layers.{}.self_attn.key_layernorm.weight",
      .member = at<&B::k_norm, &NormArgs::weight>, .n = kKNorm, .optional = kOptional, .when = has_own_keys,
      .hf_kept = VectorRow::kLessOne,
      .gguf_rows = rotated},
@@ -217,7 +224,12 @@ Block make(const Config& c, int layer) {
   b.rope_table = rope == LayerRope::kNone ? kNoRope : rope == LayerRope::kLocal ? kLocalRope : kMainRope;
   b.rope.layout = c.rope_layout;
   b.attention = attention_args(c, layer);
-  b.has_gate = c.arch->gates_attention;
+  b.has_gate = c.arch->gates_attention || c.arch->gates_outputs;
+  b.softplus_gate = c.arch->softplus_gate;
+  // Llama 4's layers without rope have no norms of q and k.
+  b.norms_heads = c.norms_heads.value_or(c.arch->norms_heads) && !(c.scales_without_rope && rope == LayerRope::kNone);
+  b.norms_after_rope = c.arch->norms_after_rope;
+  if (!c.scales_without_rope || rope == LayerRope::kNone) b.query_scale = c.query_scale;
   b.join = join_of(c);
   b.heads_of_ranks = heads_of_ranks(c);
   return b;

@@ -35,7 +35,7 @@ std::vector<float> rope_divisors(const Config& c, const ModelWeights& w, Backend
 }
 
 NormArgs norm_args(const Config& c, const Tensor& weight, const Tensor& bias) {
-  return {.weight = weight, .bias = bias, .eps = c.norm_eps, .kind = c.arch->norm};
+  return {.weight = weight, .bias = bias, .eps = c.norm_eps, .kind = c.norm()};
 }
 
 // Makes the blocks of one device, in order. The device's caches have only the layers of these blocks.
@@ -69,7 +69,10 @@ class Builder {
   EmbedBlock embedding() const {
     const ModelWeights& m = weights_.model;
     EmbedBlock b{
-        .table = m.embedding, .scale = c_.embedding_scale, .norm = norm_args(c_, m.embed_norm, m.embed_norm_bias)};
+        .table = m.embedding,
+        .scale = c_.embedding_scale,
+        .norm = norm_args(c_, m.embed_norm, m.embed_norm_bias),
+        .normalizes = c_.arch->normalizes_embedding};
     if (m.positions) b.positions = m.positions.slice_rows(c_.first_position, m.positions.rows - c_.first_position);
     if (m.token_types.rows > 1) b.second_type = m.token_types.slice_rows(1, 1);
     return b;
@@ -253,6 +256,7 @@ NormArgs final_norm(const Config& c, const Weights& weights) {
 HeadBlock head_block(const Config& c, const Weights& weights) {
   return {.norm = final_norm(c, weights),
           .output = weights.model.output,
+          .bias = weights.model.output_bias,
           .scale = c.logit_scale,
           .softcap = c.logit_softcap,
           .n_vocab = c.n_vocab,

@@ -83,6 +83,11 @@ void act_mul(float* y, const float* gate, const float* up, int64_t n, int act) {
 }
 
 void act(float* x, int64_t n, int act) {
+  if (act == kSquaredRelu)
+    return map(x, x, n, [](F v) {
+      const F positive = v > 0.0f ? v : v - v;
+      return positive * positive;
+    });
   if (act == kSilu) return map(x, x, n, [](F v) { return activate<kSilu>(v); });
   if (act == kGeluTanh) return map(x, x, n, [](F v) { return activate<kGeluTanh>(v); });
   map(x, x, n, [](F v) { return activate<kGelu>(v); });
