@@ -28,6 +28,10 @@ import torch
 import transformers
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tools/goldens"))
+from more_models import class_of  # noqa: E402
+from tiny_tokenizer import hf_tokenizer  # noqa: E402
+
 TOLERANCE = 1e-4
 LENGTHS, CHUNKS = (5, 40, 300), (1, 7, 64)
 # Sizes of a tiny model. A key that the config lacks is not added.
@@ -146,7 +150,7 @@ class Checker:
         """A model of transformers with the config's own class."""
         made = transformers.AutoConfig.for_model(**copy.deepcopy(config))
         made._attn_implementation = "eager"
-        return transformers.AutoModelForCausalLM.from_config(made, dtype=torch.float32, attn_implementation="eager").eval()
+        return class_of(made)._from_config(made, dtype=torch.float32, attn_implementation="eager").eval()
 
     @torch.inference_mode()
     def logits(self, model, tokens):
@@ -154,7 +158,7 @@ class Checker:
 
     def ingot(self, path, tokens, *flags):
         out = pathlib.Path(self.work) / "logits.npy"
-        run = subprocess.run([self.args.ingot, "logits", path, "--all", "--tokens", ",".join(map(str, tokens)), "-o", out, *flags],
+        run = subprocess.run([self.args.ingot, "logits", path, "--all", "--tokens", ",".join(map(str, tokens)), "-o", out, "--kv-type", "f32", *flags],
                              capture_output=True, text=True)
         if run.returncode:
             raise SystemExit(f"ingot logits {path}: {run.stderr.strip()}")
@@ -176,7 +180,7 @@ class Checker:
                     keys[key] = value[:n_layers]
             keys["num_hidden_layers"] = n_layers
             path.write_text(json.dumps(keys))
-            return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+            return type(model).from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
         return model
 
     def locate(self, model, tokens):
@@ -207,7 +211,7 @@ class Checker:
                 add_tokenizer(folder, self.config["vocab_size"])
                 gguf = pathlib.Path(self.work) / "model.gguf"
                 if not self.args.no_gguf:
-                    run = subprocess.run([self.args.ingot, "convert", folder, "-o", gguf], capture_output=True, text=True)
+                    run = subprocess.run([self.args.ingot, "convert", folder, gguf], capture_output=True, text=True)
                     if run.returncode:
                         print(f"seed {seed}: convert: {run.stderr.strip()}")
                         self.n_failed += 1
@@ -250,8 +254,6 @@ class Checker:
 
 
 def add_tokenizer(folder, vocab):
-    sys.path.insert(0, str(ROOT / "tools/goldens"))
-    from tiny_tokenizer import hf_tokenizer
     hf_tokenizer(vocab).save_pretrained(folder)
 
 

@@ -244,6 +244,12 @@ def solar_keys(writer, config):
     writer.add_expert_weights_norm(config.norm_topk_prob)
 
 
+def muse_keys(writer, config):
+    writer.add_final_logit_softcapping(config.final_logit_softcapping)
+    writer.add_logit_scale(config.output_multiplier)
+    listed_window_keys(writer, config)
+
+
 def laguna_keys(writer, config):
     window_keys(writer, config)
     writer.add_sliding_window_pattern(config.layer_types[1:].index("full_attention") + 1)
@@ -300,6 +306,7 @@ DIALECTS = {
     "phimoe": Dialect(A.PHIMOE, keys=expert_keys),
     "solar_open": Dialect(A.GLM4_MOE, keys=both(expert_keys, rope_keys, sigmoid_keys, solar_keys)),
     "laguna": Dialect(A.GLM4_MOE, keys=both(expert_keys, sigmoid_keys, laguna_keys), own_name="laguna"),
+    "muse_glimmer_text": Dialect(A.GEMMA3, True, True, keys=muse_keys, own_name="muse-glimmer"),
     "phi3": Dialect(A.PHI3, keys=phi3_keys),
     "smollm3": Dialect(A.SMOLLM3, True, keys=llama_keys),
     "granite": Dialect(A.GRANITE, True, keys=granite_keys),
@@ -330,6 +337,7 @@ OWN_NAMES = {  # names that the package's map lacks, or has in another form
     "experts.down_proj": "ffn_down_exps.weight",
     "layer_scalar": "layer_output_scale.weight",
     "self_attn.g_proj.weight": "attn_gate.weight",
+    "self_attn.gate_proj.weight": "attn_gate.weight",
     "mlp.gate.e_score_correction.bias": "exp_probs_b.bias",
     "mlp.gate.moe_statics.e_score_correction.bias": "exp_probs_b.bias",
     "feed_forward.experts.down_proj": "ffn_down_exps.weight",

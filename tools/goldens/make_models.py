@@ -30,10 +30,11 @@ import transformers
 from gguf import GGMLQuantizationType as QT
 from dialects import DIALECTS, pieces, rope_of, rot_dim
 from makers import make_all, write_sidecar
+from more_models import class_of
 from tiny_tokenizer import hf_tokenizer, token_list
 import safetensors.torch
 from transformers import (ApertusConfig, ArceeConfig, Cohere2Config, Cohere2MoeConfig, Ernie4_5Config, Ernie4_5_MoeConfig, Glm4Config, HunYuanDenseV1Config,
-                          LagunaConfig, Llama4TextConfig, Ministral3Config, Mistral4Config, PhimoeConfig, SolarOpenConfig, Starcoder2Config, DeepseekV2Config, DeepseekV3Config, Exaone4Config, Gemma2Config, Gemma3TextConfig, Gemma4TextConfig, Gemma4UnifiedTextConfig, GemmaConfig, Glm4MoeConfig,
+                          LagunaConfig, Llama4TextConfig, Ministral3Config, Mistral4Config, MuseGlimmerTextConfig, PhimoeConfig, SolarOpenConfig, Starcoder2Config, DeepseekV2Config, DeepseekV3Config, Exaone4Config, Gemma2Config, Gemma3TextConfig, Gemma4TextConfig, Gemma4UnifiedTextConfig, GemmaConfig, Glm4MoeConfig,
                           Glm4MoeLiteConfig, GptOssConfig, GraniteConfig, GraniteMoeConfig, LlamaConfig, MiniMaxM2Config, MistralConfig,
                           MixtralConfig, Olmo2Config, Olmo3Config, OlmoeConfig, Phi3Config, Qwen2Config, Qwen2MoeConfig, Qwen3Config,
                           Qwen3_5MoeTextConfig, Qwen3_5TextConfig, Qwen3MoeConfig, Qwen3NextConfig, SeedOssConfig, SmolLM3Config)
@@ -77,7 +78,7 @@ GEMMA3 = {"full_attention": dict(rope_type="linear", rope_theta=1e6, factor=8.0)
           "sliding_attention": dict(rope_type="default", rope_theta=1e4)}
 GEMMA4 = {"full_attention": dict(rope_type="proportional", rope_theta=1e6, partial_rotary_factor=0.25),
           "sliding_attention": dict(rope_type="default", rope_theta=1e4)}
-MISTRAL3 = dict(rope_type="yarn", rope_theta=1e4, factor=4.0, original_max_position_embeddings=16, beta_fast=4.0, beta_slow=0.5, mscale=1.0, mscale_all_dim=1.0,
+MISTRAL3 = dict(rope_type="yarn", rope_theta=1e4, factor=4.0, original_max_position_embeddings=32, beta_fast=4.0, beta_slow=0.5, mscale=1.0, mscale_all_dim=1.0,
                 llama_4_scaling_beta=0.4)
 LAGUNA = {"full_attention": dict(rope_type="default", rope_theta=5e5, partial_rotary_factor=0.5),
           "sliding_attention": dict(rope_type="default", rope_theta=1e4, partial_rotary_factor=1.0)}
@@ -235,6 +236,8 @@ SPECS = [
          extra=dict(sliding_window=11, layer_types=["full_attention", "sliding_attention", "full_attention"], num_attention_heads_per_layer=[4, 6, 4],
                     mlp_layer_types=["dense", "sparse", "sparse"], num_experts=5, num_experts_per_tok=2, moe_intermediate_size=24,
                     shared_expert_intermediate_size=32, moe_routed_scaling_factor=1.5)),
+    Spec("muse_glimmer", MuseGlimmerTextConfig, 33, 259, F16, dict(rope_theta=1e4), dim=32, n_heads=4, n_kv_heads=2, head_dim=8, ffn=24, n_layers=4, gain=5.0,
+         hf="new", extra=dict(sliding_window=11)),
 ]
 
 # The gguf package decodes these formats but does not encode them, so their blocks are random bits with float16 scales.
@@ -258,9 +261,7 @@ def make_model(spec):
         num_attention_heads=spec.n_heads, num_key_value_heads=spec.n_kv_heads, head_dim=head_dim,
         max_position_embeddings=context, **({} if other_eps(spec) else {"rms_norm_eps": spec.eps}), tie_word_embeddings=spec.tied, rope_parameters=rope,
         bos_token_id=spec.vocab - 2, eos_token_id=spec.vocab - 1, pad_token_id=None, attn_implementation="eager", **spec.extra)
-    if spec.config is Mistral4Config:  # which no automatic class knows
-        return transformers.Mistral4ForCausalLM(config).float().eval()
-    model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
+    model = class_of(config)._from_config(config, dtype=torch.float32).eval()
     if spec.head_dim == 0 and config.model_type.startswith("qwen3"):
         raise ValueError("qwen3 files always say head_dim")
     return model
@@ -344,7 +345,8 @@ def fill_weights(model, spec, rng):
         name = name.replace("e_score_correction_bias", "e_score_correction.bias")
         if ".act_fn." in name:
             continue
-        plus_one = dialect.plus_one and name.endswith("norm.weight") and "linear_attn" not in name
+        plus_one = dialect.plus_one and name.endswith("norm.weight") and "linear_attn" not in name and not (
+            name == "model.norm.weight" and config.model_type == "muse_glimmer_text")
         kept = PLUS_ONE if plus_one else MINUS_EXP if name.endswith("A_log") else PLAIN
         mean, std = weight_stats(name, param.shape, spec, plus_one)
         w = np.zeros(tuple(param.shape), np.float32)
@@ -365,7 +367,7 @@ def fill_weights(model, spec, rng):
         tensors += parts
         with torch.no_grad():
             param.copy_(torch.from_numpy(w))
-    return tensors + rope_tensors(spec, config)
+    return tensors + rope_tensors(spec, config) + head_norms(config)
 
 
 STACKED = ("ffn_gate_up_exps", "ffn_gate_exps", "ffn_up_exps", "ffn_down_exps", "attn_k_b", "attn_v_b")
@@ -387,6 +389,15 @@ def other_weights(model):
     """Weights that are not parameters of the module: corrections of the routers' scores, factors of layers."""
     return [(n, b) for n, b in model.named_buffers()
             if n.endswith(("e_score_correction_bias", "layer_scalar"))]
+
+
+def head_norms(config):
+    """Norms of q and k that have no weight in transformers; the one of q has the factor of the scores."""
+    if config.model_type != "muse_glimmer_text":
+        return []
+    values = (("q", config.qk_scale_factor), ("k", 1.0))
+    return [(f"blk.{i}.attn_{name}_norm.weight", np.full(config.head_dim, value, np.float32), QT.F32)
+            for i in range(config.num_hidden_layers) for name, value in values]
 
 
 def rope_tensors(spec, config):
@@ -556,6 +567,7 @@ def write_hf(folder, spec, model, tokens, logits):
     state = {k: v.to(dtype) if v.dim() > 1 and not k.endswith(("bias", "conv1d.weight", *routers)) else v for k, v in model.state_dict().items()
              if not (spec.tied and k == "lm_head.weight")}
     model.config.dtype = dtype
+    model.generation_config = getattr(model, "generation_config", None) or transformers.GenerationConfig()
     model.generation_config.eos_token_id = [spec.vocab - 1, spec.vocab - 2]
     model.save_pretrained(folder, state_dict=state, max_shard_size="60KB" if spec.hf == "sharded" else "5GB")
     if spec.hf == "packed":

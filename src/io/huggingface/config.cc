@@ -145,6 +145,9 @@ void read_rope_kind(const Json& rope, HfRope& out, int n_ctx) {
   out.mscale_all_dim = find_positive(rope, "mscale_all_dim");
   out.query_beta = find_positive(rope, "llama_4_scaling_beta").value_or(0.0f);
   out.alpha = find_positive(rope, "alpha").value_or(0.0f);
+  out.sections.clear();
+  if (const auto sections = rope.find("mrope_section"))
+    for (const Json& n : sections->elements()) out.sections.push_back(static_cast<int>(n.integer(0, kMaxHeadDim)));
   out.original_context = integer_or(rope, "original_max_position_embeddings", n_ctx, 1, kMaxContext);
   if (const auto truncate = rope.find("truncate")) out.truncate = truncate->boolean();
   if (out.kind == "su") out.kind = "longrope";
@@ -376,7 +379,8 @@ std::vector<float> HfConfig::numbers(const char* key) const {
 
 HfConfig parse_hf_config(const JsonDocument& document, std::string name, const HfDefaults& defaults) {
   const Json root = document.root();
-  const auto inner = root.find("text_config");
+  const auto thinker = root.find("thinker_config");  // of models that also speak
+  const auto inner = (thinker ? *thinker : root).find("text_config");
   const Json own = inner && !root.find("hidden_size") ? *inner : root;
 
   HfConfig c;

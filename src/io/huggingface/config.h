@@ -24,6 +24,7 @@ struct HfRope {
   std::vector<float> short_factor, long_factor;
   float local_partial = 0;   // of layers with a window; 0: partial_rotary_factor
   float query_beta = 0;      // llama_4_scaling_beta: of queries at positions from original_context on; 0: none
+  std::vector<int> sections;  // mrope_section; empty: absent
   float alpha = 0;           // Hunyuan's factor for the base; 0: none
   float local_theta = 0;     // rope base of layers with a window, if different; else 0
   int original_context = 0;  // original_max_position_embeddings; max_position_embeddings if the file lacks it

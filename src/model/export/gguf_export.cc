@@ -3,6 +3,7 @@
 #include "model/export/gguf_export.h"
 
 #include <algorithm>
+#include <cmath>
 #include <initializer_list>
 #include <numeric>
 
@@ -82,6 +83,7 @@ class DirectoryExport {
     for (int layer = 0; layer < config_.n_layers; ++layer)
       for (const PartKind* kind : parts_of(config_, layer)) add_rows(kind->rows(), layer);
     const RopeScaling& scaling = config_.rope_scaling;
+    if (config_.arch->normalizes_embedding) add_head_norms();
     if (scaling.kind == RopeScalingKind::kLlama3 || scaling.kind == RopeScalingKind::kProportional) add_rope_divisors();
     if (scaling.kind == RopeScalingKind::kLongRope) {
       add_frequencies("rope_factors_long.weight", scaling.long_factors);
@@ -245,6 +247,16 @@ class DirectoryExport {
     if (config_.sliding_window > 0 &&
         is_one_of({"llama", "phi3", "qwen2", "qwen2moe", "qwen3", "qwen3moe", "smollm3", "granite", "granitemoe"}))
       warn("computes other results from the file: it ignores the attention window of such models");
+  }
+
+  // Norms of q and k without a weight: GGUF files have weights, and the one of q has the factor of the scores.
+  void add_head_norms() {
+    const auto n = static_cast<size_t>(config_.head_dim);
+    const float factor = config_.score_scale() * std::sqrt(static_cast<float>(n));
+    for (int layer = 0; layer < config_.n_layers; ++layer) {
+      add_frequencies(fmt::format("blk.{}.attn_q_norm.weight", layer).c_str(), std::vector<float>(n, factor));
+      add_frequencies(fmt::format("blk.{}.attn_k_norm.weight", layer).c_str(), std::vector<float>(n, 1.0f));
+    }
   }
 
   // GGUF stores Llama 3's scaling, and the frequencies that proportional rope leaves out, as divisors of the frequencies.

@@ -167,7 +167,7 @@ void write_scales(const Config& c, const GgufKeyWriter& keys) {
   unless("logit_scale", c.arch->scales_logits ? c.logit_scale : 1 / c.logit_scale, is_granite ? 0 : 1);
   if (c.query_scale.beta > 0) keys.set("attention.temperature_scale", c.query_scale.beta);
   if (c.query_scale.beta > 0) keys.count("attention.temperature_length", c.query_scale.period);
-  unless("attention.scale", c.score_scale(), c.default_score_scale());
+  if (!c.arch->normalizes_embedding) unless("attention.scale", c.score_scale(), c.default_score_scale());
   if (c.attention_softcap > 0) keys.set("attn_logit_softcapping", c.attention_softcap);
   if (c.logit_softcap > 0) keys.set("final_logit_softcapping", c.logit_softcap);
 }
@@ -246,7 +246,8 @@ void write_tokenizer_keys(const Checkpoint& checkpoint, int n_rows, GgufWriter& 
 
 void write_gguf_keys(const Checkpoint& checkpoint, const Config& config, GgufWriter& writer) {
   const std::string arch = config.arch->gguf_name;
-  if (config.post_norm_eps > 0 && config.post_norm_eps != config.norm_eps)
+  // Readers of such models know the eps.
+  if (config.post_norm_eps > 0 && !(config.arch->normalizes_embedding && config.post_norm_eps == 1e-8f))
     throw Error("{}: GGUF cannot store 'post_norm_eps': run the directory without converting it",
                 printable(checkpoint.path()));
   if (config.activation && config.activation != config.arch->activation)

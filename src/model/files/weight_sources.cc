@@ -158,7 +158,7 @@ class SafetensorsSource final : public WeightSource {
 
  private:
   static std::vector<std::string> stored_names(const std::string& name) {
-    std::vector<std::string> names = {name, "language_model." + name};
+    std::vector<std::string> names = {name, "language_model." + name, "thinker." + name};
     if (name.starts_with("model.")) {
       names.push_back("model.language_model." + name.substr(6));
       names.push_back(name.substr(6));  // saved without an output matrix, as embedding models are
