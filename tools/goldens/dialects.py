@@ -244,6 +244,10 @@ def solar_keys(writer, config):
     writer.add_expert_weights_norm(config.norm_topk_prob)
 
 
+def section_keys(writer, config):
+    writer.add_rope_dimension_sections([*rope_of(config)["mrope_section"], 0])
+
+
 def muse_keys(writer, config):
     writer.add_final_logit_softcapping(config.final_logit_softcapping)
     writer.add_logit_scale(config.output_multiplier)
@@ -307,6 +311,9 @@ DIALECTS = {
     "solar_open": Dialect(A.GLM4_MOE, keys=both(expert_keys, rope_keys, sigmoid_keys, solar_keys)),
     "laguna": Dialect(A.GLM4_MOE, keys=both(expert_keys, sigmoid_keys, laguna_keys), own_name="laguna"),
     "muse_glimmer_text": Dialect(A.GEMMA3, True, True, keys=muse_keys, own_name="muse-glimmer"),
+    "qwen2_5_vl_text": Dialect(A.QWEN2VL, keys=section_keys),
+    "qwen3_vl_text": Dialect(A.QWEN3VL, keys=section_keys),
+    "qwen3_vl_moe_text": Dialect(A.QWEN3VLMOE, keys=both(section_keys, expert_keys)),
     "phi3": Dialect(A.PHI3, keys=phi3_keys),
     "smollm3": Dialect(A.SMOLLM3, True, keys=llama_keys),
     "granite": Dialect(A.GRANITE, True, keys=granite_keys),

@@ -34,7 +34,7 @@ from more_models import class_of
 from tiny_tokenizer import hf_tokenizer, token_list
 import safetensors.torch
 from transformers import (ApertusConfig, ArceeConfig, Cohere2Config, Cohere2MoeConfig, Ernie4_5Config, Ernie4_5_MoeConfig, Glm4Config, HunYuanDenseV1Config,
-                          LagunaConfig, Llama4TextConfig, Ministral3Config, Mistral4Config, MuseGlimmerTextConfig, PhimoeConfig, SolarOpenConfig, Starcoder2Config, DeepseekV2Config, DeepseekV3Config, Exaone4Config, Gemma2Config, Gemma3TextConfig, Gemma4TextConfig, Gemma4UnifiedTextConfig, GemmaConfig, Glm4MoeConfig,
+                          LagunaConfig, Llama4TextConfig, Ministral3Config, Mistral4Config, MuseGlimmerTextConfig, Qwen2_5_VLTextConfig, Qwen3VLMoeTextConfig, Qwen3VLTextConfig, PhimoeConfig, SolarOpenConfig, Starcoder2Config, DeepseekV2Config, DeepseekV3Config, Exaone4Config, Gemma2Config, Gemma3TextConfig, Gemma4TextConfig, Gemma4UnifiedTextConfig, GemmaConfig, Glm4MoeConfig,
                           Glm4MoeLiteConfig, GptOssConfig, GraniteConfig, GraniteMoeConfig, LlamaConfig, MiniMaxM2Config, MistralConfig,
                           MixtralConfig, Olmo2Config, Olmo3Config, OlmoeConfig, Phi3Config, Qwen2Config, Qwen2MoeConfig, Qwen3Config,
                           Qwen3_5MoeTextConfig, Qwen3_5TextConfig, Qwen3MoeConfig, Qwen3NextConfig, SeedOssConfig, SmolLM3Config)
@@ -238,6 +238,11 @@ SPECS = [
                     shared_expert_intermediate_size=32, moe_routed_scaling_factor=1.5)),
     Spec("muse_glimmer", MuseGlimmerTextConfig, 33, 259, F16, dict(rope_theta=1e4), dim=32, n_heads=4, n_kv_heads=2, head_dim=8, ffn=24, n_layers=4, gain=5.0,
          hf="new", extra=dict(sliding_window=11)),
+    Spec("qwen2_5_vl", Qwen2_5_VLTextConfig, 34, 259, F16, dict(rope_theta=1e6, mrope_section=[1, 1, 2]), dim=32, n_heads=4, n_kv_heads=2, ffn=40, n_layers=2, hf="new"),
+    Spec("qwen3_vl", Qwen3VLTextConfig, 33, 259, F16, dict(rope_theta=1e6, mrope_section=[2, 2, 2]), dim=32, n_heads=4, n_kv_heads=2, head_dim=12, ffn=40, n_layers=2,
+         eps=1e-6, hf="new"),
+    Spec("qwen3_vl_moe", Qwen3VLMoeTextConfig, 32, 260, F16, dict(rope_theta=1e6, mrope_section=[3, 2, 1]), dim=32, n_heads=4, n_kv_heads=2, head_dim=12, ffn=40, n_layers=2,
+         eps=1e-6, hf="new", extra=dict(num_experts=5, num_experts_per_tok=2, moe_intermediate_size=24)),
 ]
 
 # The gguf package decodes these formats but does not encode them, so their blocks are random bits with float16 scales.

@@ -23,6 +23,7 @@ void run_block(const DenseExpertsBlock& b, Backend& backend) {
   backend.gate_up({.y = hidden, .x = x, .norm = d.norm, .normed = norm_out, .w_gate = &d.w_gate, .w_up = &d.w_up,
                    .act = d.act});
   backend.matmul(branch, hidden, d.w_down);
+  if (b.join.sums) backend.all_reduce(branch);
   backend.norm(branch, branch, b.dense_post_norm);
 
   const ExpertsBlock& e = b.experts;
@@ -46,6 +47,7 @@ void run_block(const DenseExpertsBlock& b, Backend& backend) {
                .gate = e.gate.view(rows, e.ffn_dim),
                .up = e.up.view(rows, e.ffn_dim),
                .out = e.out.slice_rows(0, rows)});
+  if (b.join.sums) backend.all_reduce(sum);
   backend.norm(sum, sum, b.experts_post_norm);
   backend.add(branch, sum);
   if (b.join.has_post_norm) backend.norm(branch, branch, b.join.post_norm);

@@ -32,6 +32,7 @@ constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
     {"n_shared_experts", "num_shared_experts"},
     {"first_k_dense_replace", "moe_layer_start_index"},
     {"decoder_sparse_step", "moe_layer_interval"},
+    {"decoder_sparse_step", "interleave_moe_layer_step"},
     {"routed_scaling_factor", "moe_routed_scaling_factor"},
     {"rms_norm_eps", "norm_epsilon"},
     {"rms_norm_eps", "layer_norm_eps"},
@@ -331,8 +332,8 @@ void read_sizes(const Keys& text, HfConfig& c) {
   c.n_vocab = static_cast<int>(text.at("vocab_size").integer(1, kMaxVocab));
   c.n_ctx = static_cast<int>(text.at("max_position_embeddings").integer(1, kMaxContext));
   c.has_rms_eps = text.own.find("rms_norm_eps").has_value();
-  if (text.own.has("rms_norm_eps") && !c.has_rms_eps && text.own.find("layer_norm_eps"))  // null
-    return void(c.norm_eps = positive(text.own.at("layer_norm_eps")));
+  if (const auto eps = text.find("layer_norm_eps"); text.own.has("rms_norm_eps") && !c.has_rms_eps && eps)  // null
+    return void(c.norm_eps = positive(*eps));
   const bool has_eps = !text.defaults || text.own.has("rms_norm_eps") || text.find("rms_norm_eps");
   c.norm_eps = has_eps ? positive(text.at("rms_norm_eps")) : 1e-6f;  // the default of most families
 }

@@ -143,7 +143,8 @@ const PartKind* listed_mixer(const HfConfig& file, const Arch& arch, int layer) 
     return (layer + 1) % file.full_attention_interval != 0 ? states : kv;
   }
   const std::string& type = file.layer_types[static_cast<size_t>(layer)];
-  if (type == "full_attention" || type == "sliding_attention" || type == "chunked_attention") return kv;
+  if (type == "full_attention" || type == "sliding_attention") return kv;
+  if (type == "chunked_attention" && arch.scales_expert_input) return kv;  // Llama 4: set_family_facts()
   for (const PartKind* kind : all_kinds()) {
     if (type != kind->hf_layer_type) continue;
     if (!arch_has(arch, *kind))

@@ -73,8 +73,6 @@ std::vector<Range> merged(const std::vector<Range>& ranges) {
 Config config_of_rank(const Config& model, int rank, int n_ranks, int64_t block, bool whole_experts) {
   if (whole_experts && model.experts.n == 0)
     throw UsageError("ep needs a model with experts, but this model has none: ranks divide it without ep");
-  if (whole_experts && model.arch->dense_beside_experts)
-    throw UsageError("ep cannot divide experts that are beside a feed-forward: ranks divide this model without ep");
   Share share{.model = model, .rank = rank, .n_ranks = n_ranks};
   const Deal deal{model, share, rank, n_ranks, block, whole_experts};
   Config c = model;

@@ -84,7 +84,8 @@ void write_expert_layers(const Checkpoint& checkpoint, const Config& c, const Gg
     for (const int first : {n_dense, 0}) {
       if (!fits(first, step)) continue;
       keys.count("leading_dense_block_count", first);
-      if (step > 1 || c.arch->scales_expert_input) keys.count("interleave_moe_layer_step", step);
+      const bool needs_step = std::string_view(c.arch->gguf_name) == "ernie4_5-moe";  // llama.cpp's reader
+      if (step > 1 || needs_step || c.arch->scales_expert_input) keys.count("interleave_moe_layer_step", step);
       return;
     }
   throw Error("{}: GGUF cannot store which layers have experts: run the directory without converting it",

@@ -165,11 +165,12 @@ void read_heads(const GgufKeys& keys, Config& c) {
       throw keys.error(value_key, "{} differs from {} {}: not supported", value, key, size);
     return size;
   };
-  const int wide = length("attention.key_length", "attention.value_length", 0);
-  const int narrow = length("attention.key_length_swa", "attention.value_length_swa", wide);
   int main = n - 1;
   while (main > 0 && c.layers[main].window > 0) --main;
   if (c.layers[main].window > 0) main = n - 1;
+  const int usual = c.dim % heads[main] == 0 ? c.dim / heads[main] : 0;
+  const int wide = length("attention.key_length", "attention.value_length", usual);
+  const int narrow = length("attention.key_length_swa", "attention.value_length_swa", wide);
   const auto of_layer = [&](int i) { return LayerHeads{heads[i], kv[i], c.layers[i].window > 0 ? narrow : wide}; };
   const LayerHeads own = of_layer(main);
   c.n_heads = own.n_heads, c.n_kv_heads = own.n_kv_heads, c.head_dim = own.head_dim;

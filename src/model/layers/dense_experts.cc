@@ -2,6 +2,7 @@
 #include "backend/blocks/dense_experts.h"
 
 #include "base/error.h"
+#include "model/config/shards.h"
 #include "model/files/weights.h"
 #include "model/layers/joins.h"
 
@@ -16,16 +17,22 @@ int64_t expert_size(const Config& c) { return c.experts.ffn_dim; }
 int64_t two_expert_sizes(const Config& c) { return 2 * int64_t{c.experts.ffn_dim}; }
 int64_t expert_count(const Config& c) { return c.experts.n; }
 
-constexpr Dim kFfn = {[](const Config& c) -> int64_t { return c.ffn_dim; }};
-constexpr Dim kExpertFfn = {expert_size}, kRouted = {expert_count};
-constexpr Dim kEachExpert = {.size = expert_count,
-                             .used = [](const Config& c) -> int64_t { return c.experts.n_used; }};
+constexpr Dim kFfn = {[](const Config& c) -> int64_t { return c.ffn_dim; },
+                      [](const Config& rank) { return std::vector<Range>{rank.share->ffn}; }};
+constexpr Dim kExpertFfn = {expert_size, [](const Config& rank) {
+                              return std::vector<Range>{{rank.experts.first_column, rank.experts.ffn_dim}};
+                            }};
+constexpr Dim kRouted = {expert_count};
+constexpr Dim kEachExpert = {
+    .size = expert_count,
+    .of_rank = [](const Config& rank) { return std::vector<Range>{{rank.experts.first, rank.experts.n}}; },
+    .used = [](const Config& c) -> int64_t { return c.experts.n_used; }};
 constexpr Slice kGateHalf = {two_expert_sizes}, kUpHalf = {two_expert_sizes, expert_size};
 
 constexpr MatrixRow of_experts(const char* gguf_name, const char* hf_name, Weight& (*member)(void*),
                                const Slice& slice) {
   return {.gguf_name = gguf_name, .hf_name = hf_name, .member = member, .n_out = kExpertFfn, .n_in = kModelDim,
-          .optional = kOptional, .gguf_slice = slice, .hf_slice = slice, .count = kEachExpert};
+          .shard = Shard::kColumns, .optional = kOptional, .gguf_slice = slice, .hf_slice = slice, .count = kEachExpert};
 }
 
 constexpr VectorRow norm_row(const char* gguf_name, const char* hf_name, VectorMember member) {
@@ -35,11 +42,11 @@ constexpr VectorRow norm_row(const char* gguf_name, const char* hf_name, VectorM
 
 constexpr MatrixRow kMatrices[] = {
     {.gguf_name = "blk.{}.ffn_gate.weight", .hf_name = "model.layers.{}.mlp.gate_proj.weight",
-     .member = at<&B::dense, &Dense::w_gate>, .n_out = kFfn, .n_in = kModelDim},
+     .member = at<&B::dense, &Dense::w_gate>, .n_out = kFfn, .n_in = kModelDim, .shard = Shard::kColumns},
     {.gguf_name = "blk.{}.ffn_up.weight", .hf_name = "model.layers.{}.mlp.up_proj.weight",
-     .member = at<&B::dense, &Dense::w_up>, .n_out = kFfn, .n_in = kModelDim},
+     .member = at<&B::dense, &Dense::w_up>, .n_out = kFfn, .n_in = kModelDim, .shard = Shard::kColumns},
     {.gguf_name = "blk.{}.ffn_down.weight", .hf_name = "model.layers.{}.mlp.down_proj.weight",
-     .member = at<&B::dense, &Dense::w_down>, .n_out = kModelDim, .n_in = kFfn},
+     .member = at<&B::dense, &Dense::w_down>, .n_out = kModelDim, .n_in = kFfn, .shard = Shard::kRows},
     {.gguf_name = "blk.{}.ffn_gate_inp.weight", .hf_name = "model.layers.{}.router.proj.weight",
      .member = at<&B::experts, &Experts::w_router>, .n_out = kRouted, .n_in = kModelDim},
     of_experts("blk.{}.ffn_gate_exps.weight", "model.layers.{}.experts.switch_glu.gate_proj.weight",
@@ -52,7 +59,8 @@ constexpr MatrixRow kMatrices[] = {
                at<&B::experts, &Experts::w_up>, kUpHalf),
     {.gguf_name = "blk.{}.ffn_down_exps.weight",
      .hf_name = "model.layers.{}.experts.down_proj|model.layers.{}.experts.switch_glu.down_proj.weight",
-     .member = at<&B::experts, &Experts::w_down>, .n_out = kModelDim, .n_in = kExpertFfn, .count = kEachExpert},
+     .member = at<&B::experts, &Experts::w_down>, .n_out = kModelDim, .n_in = kExpertFfn, .shard = Shard::kRows,
+     .count = kEachExpert},
 };
 
 constexpr VectorRow kVectors[] = {
@@ -87,7 +95,11 @@ Block make(const Config& c, int) {
                      .scale = e.scale,
                      .n_groups = e.n_groups,
                      .n_groups_used = e.n_groups_used};
-  b.join = {.post_norm = norm_of(c), .has_post_norm = c.arch->post_norms};
+  if (c.share && e.n < c.share->model.experts.n) {
+    b.experts.n_experts = c.share->model.experts.n;
+    b.experts.route.first_own = static_cast<int>(e.first), b.experts.route.n_own = e.n;
+  }
+  b.join = {.post_norm = norm_of(c), .has_post_norm = c.arch->post_norms, .sums = c.share != nullptr};
   return b;
 }
 
@@ -100,6 +112,11 @@ void check(Block& block, const Config&, int layer, const WeightSource& source) {
                                                    : fmt::format("model.layers.{}.experts.gate_up_proj", layer));
 }
 
+void divide(const Deal& deal, Config& rank) {
+  kFeedForwardPart.divide(deal, rank);
+  kExpertsPart.divide(deal, rank);
+}
+
 }  // namespace
 }  // namespace ingot::dense_experts_part
 
@@ -110,6 +127,7 @@ const PartKind kDenseExpertsPart = {
     .is_mixer = false,
     .make = dense_experts_part::make,
     .rows = [] { return TensorRows{dense_experts_part::kMatrices, dense_experts_part::kVectors}; },
-    .check = dense_experts_part::check};
+    .check = dense_experts_part::check,
+    .divide = dense_experts_part::divide};
 
 }  // namespace ingot

@@ -177,12 +177,12 @@ TEST_F(HfConfigTest, AHugeFileIsNotRead) {  // S16
 }
 
 TEST_F(HfConfigTest, RopeKindsAreNamed) {  // S19
-  for (const char* kind : {"proportional", "mrope", "quadratic"}) {
+  for (const char* kind : {"axial", "mrope", "quadratic"}) {
     const std::string message = complaint([&](Json& json) {
       json["rope_scaling"] = {{"rope_type", kind}, {"factor", 2.0}};
     });
     EXPECT_NE(message.find(kind), std::string::npos) << message;
-    EXPECT_NE(message.find("supported are default, linear, dynamic, llama3, yarn and longrope"), std::string::npos)
+    EXPECT_NE(message.find("supported are default, linear, dynamic, llama3, yarn, longrope and proportional"), std::string::npos)
         << message;
   }
   for (const char* key : {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}) {

@@ -33,10 +33,9 @@ bool names_experts(const fs::path& path) {
   return keys.find("expert") != keys.npos && keys.find("\"num_experts\": null") == keys.npos;
 }
 
-// Experts beside a feed-forward cannot be divided by whole experts.
 std::vector<std::string> with_experts(std::vector<std::string> names, const fs::path& folder, const char* extension) {
   std::erase_if(names, [&](const std::string& name) {
-    return name == "gemma4_moe" || !names_experts(folder / (name + extension));
+    return !names_experts(folder / (name + extension));
   });
   return names;
 }
