@@ -1,6 +1,8 @@
 #include "io/huggingface/tekken.h"
 
 #include <algorithm>
+#include <deque>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -34,24 +36,28 @@ std::optional<std::string> decode_base64(std::string_view text) {
   return bytes;
 }
 
-using Ranks = std::unordered_map<std::string, int64_t>;
+using Ranks = std::unordered_map<std::string_view, int64_t>;
 
-// The two tokens whose merge is the token: what BPE makes of its bytes with the tokens of lower ranks. Empty: a vocabulary
-// of other merges, in which the token cannot be made.
-std::pair<std::string, std::string> parts_of(const std::string& token, int64_t rank, const Ranks& ranks) {
-  std::vector<std::string> parts;
-  for (const char byte : token) parts.emplace_back(1, byte);
-  while (parts.size() > 2) {
-    size_t best = 0;
-    int64_t best_rank = rank;
-    for (size_t i = 0; i + 1 < parts.size(); ++i)
-      if (const auto found = ranks.find(parts[i] + parts[i + 1]); found != ranks.end() && found->second < best_rank)
-        best = i, best_rank = found->second;
-    if (best_rank == rank) return {};
-    parts[best] += parts[best + 1];
-    parts.erase(parts.begin() + static_cast<std::ptrdiff_t>(best) + 1);
+// Where the token divides into the two tokens whose merge it is: what BPE makes of its bytes with the tokens of lower
+// ranks. 0: a vocabulary of other merges, in which the token cannot be made.
+size_t split_of(std::string_view token, int64_t rank, const Ranks& ranks) {
+  std::vector<size_t> begins(token.size() + 1);  // of the parts, and the end
+  std::iota(begins.begin(), begins.end(), size_t{0});
+  const auto rank_at = [&](size_t i) {  // of parts i and i + 1 together
+    const auto found = ranks.find(token.substr(begins[i], begins[i + 2] - begins[i]));
+    return found == ranks.end() ? rank : std::min(found->second, rank);
+  };
+  std::vector<int64_t> joined(token.size() - 1);
+  for (size_t i = 0; i < joined.size(); ++i) joined[i] = rank_at(i);
+  while (joined.size() > 1) {
+    const auto best = std::ranges::min_element(joined) - joined.begin();
+    if (joined[static_cast<size_t>(best)] == rank) return 0;
+    begins.erase(begins.begin() + best + 1);
+    joined.erase(joined.begin() + best);
+    for (const auto i : {best - 1, best})
+      if (i >= 0 && i < std::ssize(joined)) joined[static_cast<size_t>(i)] = rank_at(static_cast<size_t>(i));
   }
-  return {parts[0], parts[1]};
+  return begins[1];
 }
 
 std::string_view keep(HfTokenizerSpec& out, std::string text) { return out.strings.emplace_back(std::move(text)); }
@@ -80,7 +86,7 @@ void add_special_tokens(const Json& root, int64_t n, HfTokenizerSpec& out) {
 void add_tokens(const Json& vocab, int64_t n, HfTokenizerSpec& out) {
   TokenizerSpec& spec = out.spec;
   Ranks ranks;
-  std::vector<std::string> tokens;
+  std::deque<std::string> tokens;  // ranks refers to them
   for (const Json& entry : vocab.elements()) {
     if (static_cast<int64_t>(tokens.size()) == n) break;  // files list more tokens than models have
     const auto rank = static_cast<int64_t>(tokens.size());
@@ -88,16 +94,18 @@ void add_tokens(const Json& vocab, int64_t n, HfTokenizerSpec& out) {
     const auto bytes = decode_base64(entry.at("token_bytes").string());
     if (!bytes || bytes->empty() || bytes->size() > kMaxTokenBytes)
       throw entry.at("token_bytes").error("is not the base64 of 1 to {} bytes", kMaxTokenBytes);
-    if (!ranks.emplace(*bytes, rank).second) throw entry.at("token_bytes").error("occurs twice");
     tokens.push_back(*bytes);
+    if (!ranks.emplace(tokens.back(), rank).second) throw entry.at("token_bytes").error("occurs twice");
   }
   if (static_cast<int64_t>(tokens.size()) < n) throw vocab.error("has {} tokens: expected {}", tokens.size(), n);
   for (size_t rank = 0; rank < tokens.size(); ++rank) {
     spec.tokens.push_back(keep(out, gpt2_from_bytes(tokens[rank])));
     spec.token_types.push_back(static_cast<int32_t>(TokenType::kNormal));
     if (tokens[rank].size() < 2) continue;
-    const auto [left, right] = parts_of(tokens[rank], static_cast<int64_t>(rank), ranks);
-    if (!left.empty()) spec.merges.push_back(keep(out, gpt2_from_bytes(left) + " " + gpt2_from_bytes(right)));
+    const std::string_view token = tokens[rank];
+    const size_t at = split_of(token, static_cast<int64_t>(rank), ranks);
+    if (at > 0)
+      spec.merges.push_back(keep(out, gpt2_from_bytes(token.substr(0, at)) + " " + gpt2_from_bytes(token.substr(at))));
   }
 }
 

@@ -115,7 +115,7 @@ constexpr Arch kArchs[] = {
     {.gguf_name = "qwen3vl", .hf_name = "qwen3_vl_text",
      .hf_defaults = R"({"num_key_value_heads": 32, "head_dim": 128, "rope_theta": 500000.0})"},
     {.gguf_name = "qwen3vlmoe", .hf_name = "qwen3_vl_moe_text", .normalizes_experts = true,
-     .hf_defaults = R"({"num_key_value_heads": 16, "rope_theta": 500000.0, "norm_topk_prob": true, "decoder_sparse_step": 1, "mlp_only_layers": null, "num_experts_per_tok": 4, "moe_intermediate_size": 1408})"},
+     .hf_defaults = R"({"num_key_value_heads": 16, "rope_theta": 500000.0, "decoder_sparse_step": 1, "mlp_only_layers": null, "num_experts_per_tok": 4, "moe_intermediate_size": 1408})"},
     {.gguf_name = "qwen2vl", .hf_name = "qwen2_vl_text", .hf_window_opt_in = true,
      .hf_defaults = "{" WINDOWS R"(, "num_key_value_heads": 8, "rms_norm_eps": 1e-5, "rope_theta": 1000000.0})"},
     {.gguf_name = "qwen2vl", .hf_name = "qwen2_5_vl_text", .hf_window_opt_in = true,

@@ -72,7 +72,8 @@ class Writer {
   std::optional<Format> target_of(const ExportTensor& tensor) {
     if (!tensor.format) return std::nullopt;
     const bool is_layer_table = tensor.name == kLayerInputsTable;
-    if (is_layer_table && !options_.layer_inputs) return tensor.is_gguf_format ? *tensor.format : Format::F16;
+    const bool keeps_type = tensor.name == "per_layer_model_proj.weight" || (is_layer_table && !options_.layer_inputs);
+    if (keeps_type && is_dense(*tensor.format)) return tensor.is_gguf_format ? *tensor.format : Format::F16;
     if (!is_layer_table && !is_quantizable(tensor.name, static_cast<int>(tensor.shape.size()))) {
       // llama.cpp computes with these tensors only in F32: vectors, routers, positions, convolutions.
       if (model_.is_converted) return Format::F32;

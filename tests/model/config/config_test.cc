@@ -166,7 +166,7 @@ TEST(Config, ListsForLayers) {
   EXPECT_EQ(same.n_heads, 4);
   EXPECT_EQ(same.n_kv_heads, 1);
   EXPECT_EQ(same.ffn_dim, 40);
-  const std::pair<const char*, List> bad[] = {{"attention.head_count", {4, 5}},    {"attention.head_count_kv", {2, 0}},
+  const std::pair<const char*, List> bad[] = {{"attention.head_count_kv", {2, 0}},
                                               {"attention.head_count_kv", {0, 0}}, {"attention.head_count", {4, 4, 4}},
                                               {"attention.head_count_kv", {}}};
   for (const auto& [key, list] : bad) {
