@@ -44,7 +44,8 @@ bool has_shared_expert(const Config& c, int) { return c.experts.shared_dim > 0; 
 #define INTERLEAVED_NAMES "model.layers.{}.mlp.experts.gate_up_proj.weight|~model.layers.{}.mlp.experts.gate_up_proj"
 #define SHARED_NAMES(name)                                 \
   "model.layers.{}.mlp.shared_expert." name "_proj.weight|" \
-  "model.layers.{}.mlp.shared_experts." name "_proj.weight"
+  "model.layers.{}.mlp.shared_experts." name "_proj.weight|" \
+  "model.layers.{}.feed_forward.shared_expert." name "_proj.weight"
 
 // Gate or up of all experts. Each may be stored in four ways.
 constexpr MatrixRow of_experts(const char* gguf_name, const char* hf_name, Weight& (*member)(void*),
@@ -56,7 +57,8 @@ constexpr MatrixRow of_experts(const char* gguf_name, const char* hf_name, Weigh
 constexpr MatrixRow kMatrices[] = {
     {.gguf_name = "blk.{}.ffn_gate_inp.weight",
      .hf_name = "model.layers.{}.mlp.gate.weight|model.layers.{}.mlp.router.weight|"
-                "model.layers.{}.block_sparse_moe.gate.weight|model.layers.{}.block_sparse_moe.router.layer.weight",
+                "model.layers.{}.block_sparse_moe.gate.weight|model.layers.{}.block_sparse_moe.router.layer.weight|"
+                "model.layers.{}.feed_forward.router.weight",
      .member = at<&B::w_router>, .n_out = kRouted, .n_in = kModelDim},
     of_experts("blk.{}.ffn_gate_exps.weight|blk.{0}.ffn_gate.{1}.weight", EXPERT_NAMES("gate_proj", "w1"),
                at<&B::w_gate>),
@@ -65,15 +67,16 @@ constexpr MatrixRow kMatrices[] = {
                kGateHalf),
     of_experts("blk.{}.ffn_up_exps.weight", "model.layers.{}.block_sparse_moe.input_linear.weight", at<&B::w_up>,
                kUpHalf),
-    of_experts("blk.{}.ffn_gate_exps.weight", "model.layers.{}.mlp.experts.gate_up_proj", at<&B::w_gate>, kGateHalf,
+    of_experts("blk.{}.ffn_gate_exps.weight", "model.layers.{}.mlp.experts.gate_up_proj|~model.layers.{}.feed_forward.experts.gate_up_proj", at<&B::w_gate>, kGateHalf,
                are_apart),
-    of_experts("blk.{}.ffn_up_exps.weight", "model.layers.{}.mlp.experts.gate_up_proj", at<&B::w_up>, kUpHalf,
+    of_experts("blk.{}.ffn_up_exps.weight", "model.layers.{}.mlp.experts.gate_up_proj|~model.layers.{}.feed_forward.experts.gate_up_proj", at<&B::w_up>, kUpHalf,
                are_apart),
     of_experts("blk.{}.ffn_gate_exps.weight", INTERLEAVED_NAMES, at<&B::w_gate>, kEvenRows, are_interleaved),
     of_experts("blk.{}.ffn_up_exps.weight", INTERLEAVED_NAMES, at<&B::w_up>, kOddRows, are_interleaved),
     {.gguf_name = "blk.{}.ffn_down_exps.weight|blk.{0}.ffn_down.{1}.weight",
      .hf_name = EXPERT_NAMES("down_proj", "w2") "|model.layers.{}.block_sparse_moe.output_linear.weight|"
-                                                "model.layers.{}.mlp.experts.down_proj",
+                                                "model.layers.{}.mlp.experts.down_proj|"
+                                                "~model.layers.{}.feed_forward.experts.down_proj",
      .member = at<&B::w_down>, .n_out = kModelDim, .n_in = kExpertFfn, .shard = Shard::kRows,
      .when = are_apart, .count = kEachExpert},
     {.gguf_name = "blk.{}.ffn_down_exps.weight",
@@ -96,11 +99,15 @@ constexpr MatrixRow kMatrices[] = {
 
 constexpr VectorRow kVectors[] = {
     feed_forward_norm(at<&B::norm, &NormArgs::weight>),
+    feed_forward_norm_bias(at<&B::norm, &NormArgs::bias>),
+    shared_norm(at<&B::norm, &NormArgs::weight>),
     {.gguf_name = "blk.{}.ffn_gate_inp.bias", .hf_name = "model.layers.{}.mlp.router.bias",
      .member = at<&B::b_router>, .n = kRouted, .optional = kOptional},
     {.gguf_name = "blk.{}.exp_probs_b.bias",
      .hf_name = "model.layers.{}.mlp.gate.e_score_correction_bias|"
-                "model.layers.{}.block_sparse_moe.e_score_correction_bias",
+                "model.layers.{}.block_sparse_moe.e_score_correction_bias|"
+                "model.layers.{}.mlp.moe_statics.e_score_correction_bias|"
+                "model.layers.{}.mlp.experts.e_score_correction_bias",
      .member = at<&B::route, &RouteArgs::bias>, .n = kRouted, .optional = kOptional},
     {.gguf_name = "blk.{}.ffn_gate_exps.bias", .hf_name = "model.layers.{}.mlp.experts.gate_up_proj_bias",
      .member = at<&B::b_gate>, .n = kExpertFfn, .shard = Shard::kColumns, .optional = kOptional,
@@ -130,7 +137,8 @@ Block make(const Config& c, int) {
   }
   b.act = c.arch->activation;
   b.ffn_dim = e.ffn_dim, b.shared_dim = e.shared_dim;
-  b.shared_scale = c.residual_scale;
+  b.shared_scale = c.residual_scale * e.shared_scale;
+  b.scales_input = c.arch->scales_expert_input;
   b.sums = c.share != nullptr;
   return b;
 }

@@ -93,9 +93,9 @@ void ExpertOps::combine(const Tensor& residual, const Tensor& y, const Tensor& w
 // row, or for more tokens sorts the rows by expert. Returns whether the rows are sorted, for tiles of tile_rows.
 bool ExpertOps::route(const MoeArgs& a, int tile_rows) {
   const PackedWeight& w = weights_.ready(*a.w_router);
-  const Tensor& x = a.norm.weight ? a.normed : a.x;
+  const Tensor& x = a.router_x ? a.router_x : a.norm.weight ? a.normed : a.x;
   const DeferredNorm norm_later{a.normed, a.x, a.norm};
-  const bool fits = !core_.deterministic && x.dtype == DType::kF16 && on_16_bytes(x);
+  const bool fits = !core_.deterministic && !a.router_x && x.dtype == DType::kF16 && on_16_bytes(x);
   const bool at_once = fits && can_route_at_once(device_, w, x.rows);
   const bool can_wait = at_once && a.norm.weight && can_defer(norm_later);
   if (a.norm.weight && !can_wait) {
