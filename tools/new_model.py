@@ -37,7 +37,8 @@ LENGTHS, CHUNKS = (5, 40, 300), (1, 7, 64)
 # Sizes of a tiny model. A key that the config lacks is not added.
 TINY = {"vocab_size": 261, "hidden_size": 48, "intermediate_size": 72, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
         "max_position_embeddings": 512, "sliding_window": 24, "moe_intermediate_size": 40, "num_experts": 6, "num_local_experts": 6,
-        "n_routed_experts": 6, "pad_token_id": None, "bos_token_id": 259, "eos_token_id": 260}
+        "n_routed_experts": 6, "q_lora_rank": 32, "kv_lora_rank": 24, "qk_nope_head_dim": 16, "qk_rope_head_dim": 16, "v_head_dim": 16,
+        "pad_token_id": None, "bos_token_id": 259, "eos_token_id": 260}
 N_LAYERS = 4
 # Keys that change no logits.
 NO_EFFECT = re.compile(r"(_token_id|_token_index|dropout|_aux_loss.*|router_aux.*|jitter.*)$|^(architectures|auto_map|dtype|torch_dtype|initializer_.*|id2label|label2id|"
@@ -107,12 +108,18 @@ def propose_row(config, model):
 def shrink(config, sets):
     tiny = {k: v for k, v in config.items() if k not in ("quantization_config",)}
     for key, value in TINY.items():
-        if tiny.get(key) is not None or key.endswith("token_id"):
+        if tiny.get(key) is not None or key.endswith("token_id") or (key == "head_dim" and key in tiny):
             tiny[key] = value
+    if config.get("head_dim") and config.get("qk_rope_head_dim"):  # keeps the share of a head that rope rotates
+        tiny["head_dim"] = tiny["qk_rope_head_dim"] * config["head_dim"] // config["qk_rope_head_dim"]
+    if config.get("kv_lora_rank"):
+        tiny["num_key_value_heads"] = tiny["num_attention_heads"]
     n = tiny["num_hidden_layers"]
     for key, value in list(tiny.items()):
         if isinstance(value, list) and len(value) == n and n > N_LAYERS:
             tiny[key] = value[:N_LAYERS - 1] + value[-1:]
+        elif key == "per_layer_config" and value:
+            tiny[key] = {min(int(i), N_LAYERS - 1): v for i, v in value.items() if int(i) < N_LAYERS - 1 or int(i) == n - 1}
     tiny["num_hidden_layers"] = min(n, N_LAYERS)
     for one in sets:
         key, value = one.split("=", 1)
