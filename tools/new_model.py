@@ -37,7 +37,8 @@ LENGTHS, CHUNKS = (5, 40, 300), (1, 7, 64)
 # Sizes of a tiny model. A key that the config lacks is not added.
 TINY = {"vocab_size": 261, "hidden_size": 48, "intermediate_size": 72, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
         "max_position_embeddings": 512, "sliding_window": 24, "moe_intermediate_size": 40, "num_experts": 6, "num_local_experts": 6,
-        "n_routed_experts": 6, "q_lora_rank": 32, "kv_lora_rank": 24, "qk_nope_head_dim": 16, "qk_rope_head_dim": 16, "v_head_dim": 16, "vocab_size_per_layer_input": 261, "hidden_size_per_layer_input": 12,
+        "n_routed_experts": 6, "q_lora_rank": 32, "kv_lora_rank": 24, "qk_nope_head_dim": 16, "qk_rope_head_dim": 16, "v_head_dim": 16,
+        "vocab_size_per_layer_input": 261, "hidden_size_per_layer_input": 12,
         "pad_token_id": None, "bos_token_id": 259, "eos_token_id": 260}
 N_LAYERS = 4
 # Keys that change no logits.
