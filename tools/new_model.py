@@ -186,8 +186,11 @@ class Checker:
             for key, value in list(keys.items()):
                 if isinstance(value, list) and len(value) == config.num_hidden_layers:
                     keys[key] = value[:n_layers]
+                elif key == "per_layer_config" and value:
+                    keys[key] = {i: v for i, v in value.items() if int(i) < n_layers}
             keys["num_hidden_layers"] = n_layers
             path.write_text(json.dumps(keys))
+            add_tokenizer(folder, self.config["vocab_size"])
             return type(model).from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
         return model
 
@@ -229,22 +232,30 @@ class Checker:
                         continue
                     tokens = rng.integers(0, self.config["vocab_size"] - 4, n).tolist()
                     expected = self.logits(model, tokens)
-                    if not self.compare(seed, n, tokens, expected, folder, gguf):
+                    if not self.compare(seed, n, tokens, expected, folder, gguf, model):
                         self.locate(model, tokens)
                         return
                 if self.args.golden and seed == self.args.seeds - 1:
                     self.write_golden(model, rng)
 
-    def compare(self, seed, n, tokens, expected, folder, gguf):
+    def rounding(self, model, tokens, expected):
+        """By how much transformers' own logits differ if the same weights are multiplied in float64."""
+        return np.abs(self.logits(copy.deepcopy(model).double(), tokens) - expected).max()
+
+    def compare(self, seed, n, tokens, expected, folder, gguf, model):
         ways = [("ref", folder, ("--device", "ref"))]
         ways += [(f"cpu, steps of {c}", folder, ("--device", "cpu", "--deterministic", "--chunk", str(c))) for c in CHUNKS]
         if gguf.exists():
             ways += [("GGUF on cpu", gguf, ("--device", "cpu", "--deterministic"))]
-        good, errors = True, []
+        good, errors, limit = True, [], TOLERANCE
         for name, path, flags in ways:
             error = np.abs(self.ingot(path, tokens, *flags) - expected).max()
             errors.append(f"{name} {error:.1e}")
-            if not error < TOLERANCE:
+            if limit <= error < 10 * TOLERANCE and limit == TOLERANCE:
+                rounding = self.rounding(model, tokens, expected)
+                errors.append(f"(transformers' own rounding {rounding:.1e})")
+                limit = max(TOLERANCE, 2 * rounding)
+            if not error < limit:
                 good = False
                 break
         print(f"seed {seed}, {n} tokens, logits of std {expected.std():.2f}: " + ", ".join(errors) + ("" if good else "  DIFFERS"))
