@@ -37,7 +37,9 @@ LENGTHS, CHUNKS = (5, 40, 300), (1, 7, 64)
 # Sizes of a tiny model. A key that the config lacks is not added.
 TINY = {"vocab_size": 261, "hidden_size": 48, "intermediate_size": 72, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
         "max_position_embeddings": 512, "sliding_window": 24, "moe_intermediate_size": 40, "num_experts": 6, "num_local_experts": 6,
-        "n_routed_experts": 6, "pad_token_id": None, "bos_token_id": 259, "eos_token_id": 260}
+        "n_routed_experts": 6, "q_lora_rank": 32, "kv_lora_rank": 24, "qk_nope_head_dim": 16, "qk_rope_head_dim": 16, "v_head_dim": 16,
+        "vocab_size_per_layer_input": 261, "hidden_size_per_layer_input": 12,
+        "pad_token_id": None, "bos_token_id": 259, "eos_token_id": 260}
 N_LAYERS = 4
 # Keys that change no logits.
 NO_EFFECT = re.compile(r"(_token_id|_token_index|dropout|_aux_loss.*|router_aux.*|jitter.*)$|^(architectures|auto_map|dtype|torch_dtype|initializer_.*|id2label|label2id|"
@@ -107,12 +109,18 @@ def propose_row(config, model):
 def shrink(config, sets):
     tiny = {k: v for k, v in config.items() if k not in ("quantization_config",)}
     for key, value in TINY.items():
-        if tiny.get(key) is not None or key.endswith("token_id"):
+        if tiny.get(key) is not None or key.endswith("token_id") or (key == "head_dim" and key in tiny):
             tiny[key] = value
+    if config.get("head_dim") and config.get("qk_rope_head_dim"):  # keeps the share of a head that rope rotates
+        tiny["head_dim"] = tiny["qk_rope_head_dim"] * config["head_dim"] // config["qk_rope_head_dim"]
+    if config.get("kv_lora_rank"):
+        tiny["num_key_value_heads"] = tiny["num_attention_heads"]
     n = tiny["num_hidden_layers"]
     for key, value in list(tiny.items()):
         if isinstance(value, list) and len(value) == n and n > N_LAYERS:
             tiny[key] = value[:N_LAYERS - 1] + value[-1:]
+        elif key == "per_layer_config" and value:
+            tiny[key] = {min(int(i), N_LAYERS - 1): v for i, v in value.items() if int(i) < N_LAYERS - 1 or int(i) == n - 1}
     tiny["num_hidden_layers"] = min(n, N_LAYERS)
     for one in sets:
         key, value = one.split("=", 1)
@@ -178,8 +186,11 @@ class Checker:
             for key, value in list(keys.items()):
                 if isinstance(value, list) and len(value) == config.num_hidden_layers:
                     keys[key] = value[:n_layers]
+                elif key == "per_layer_config" and value:
+                    keys[key] = {i: v for i, v in value.items() if int(i) < n_layers}
             keys["num_hidden_layers"] = n_layers
             path.write_text(json.dumps(keys))
+            add_tokenizer(folder, self.config["vocab_size"])
             return type(model).from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
         return model
 
@@ -221,22 +232,30 @@ class Checker:
                         continue
                     tokens = rng.integers(0, self.config["vocab_size"] - 4, n).tolist()
                     expected = self.logits(model, tokens)
-                    if not self.compare(seed, n, tokens, expected, folder, gguf):
+                    if not self.compare(seed, n, tokens, expected, folder, gguf, model):
                         self.locate(model, tokens)
                         return
                 if self.args.golden and seed == self.args.seeds - 1:
                     self.write_golden(model, rng)
 
-    def compare(self, seed, n, tokens, expected, folder, gguf):
+    def rounding(self, model, tokens, expected):
+        """By how much transformers' own logits differ if the same weights are multiplied in float64."""
+        return np.abs(self.logits(copy.deepcopy(model).double(), tokens) - expected).max()
+
+    def compare(self, seed, n, tokens, expected, folder, gguf, model):
         ways = [("ref", folder, ("--device", "ref"))]
         ways += [(f"cpu, steps of {c}", folder, ("--device", "cpu", "--deterministic", "--chunk", str(c))) for c in CHUNKS]
         if gguf.exists():
             ways += [("GGUF on cpu", gguf, ("--device", "cpu", "--deterministic"))]
-        good, errors = True, []
+        good, errors, limit = True, [], TOLERANCE
         for name, path, flags in ways:
             error = np.abs(self.ingot(path, tokens, *flags) - expected).max()
             errors.append(f"{name} {error:.1e}")
-            if not error < TOLERANCE:
+            if limit <= error < 10 * TOLERANCE and limit == TOLERANCE:
+                rounding = self.rounding(model, tokens, expected)
+                errors.append(f"(transformers' own rounding {rounding:.1e})")
+                limit = max(TOLERANCE, 2 * rounding)
+            if not error < limit:
                 good = False
                 break
         print(f"seed {seed}, {n} tokens, logits of std {expected.std():.2f}: " + ", ".join(errors) + ("" if good else "  DIFFERS"))

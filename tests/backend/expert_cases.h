@@ -149,7 +149,7 @@ inline void add_expert_cases(std::vector<OpCase>& cases) {
     cases.push_back(moe_route_case(n, 16, {.n_used = 2, .scoring = Scoring::kSparseMixer}));
     cases.push_back(moe_route_case(n, 70, {.n_used = 3, .scoring = Scoring::kSparseMixer, .first_own = 20, .n_own = 30}));
     cases.push_back(moe_case(Format::Q4_0, Format::Q8_0, {n, 2, 9, 64, 96}, Activation::kGeluTanh, false, true));
-    cases.push_back(moe_case(Format::F16, Format::F16, {n, 3, 5, 64, 96}, Activation::kGeluTanh, false, true));
+    cases.push_back(moe_case(Format::F16, Format::IQ4_NL, {n, 3, 5, 64, 96}, Activation::kGeluTanh, false, true));
     cases.push_back(moe_route_case(n, 1, {.n_used = 1, .scoring = Scoring::kSigmoid}));
     cases.push_back(moe_route_case(n, 64, {.n_used = 6, .scale = 2.5f, .n_groups = 8, .n_groups_used = 3}));
     cases.push_back(moe_route_case(n, 32,

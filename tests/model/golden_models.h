@@ -10,8 +10,8 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "io/gguf/gguf.h"
+#include "model/config/layer_inputs.h"
 #include "model/devices/score.h"
-#include "model/layers/layer_end.h"
 
 namespace ingot {
 

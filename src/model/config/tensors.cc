@@ -1,7 +1,7 @@
 #include "model/config/tensors.h"
 
+#include "model/config/layer_inputs.h"
 #include "model/config/shards.h"
-#include "model/layers/layer_end.h"
 
 namespace ingot {
 namespace {

@@ -1,4 +1,3 @@
-#include "model/layers/layer_end.h"
 #include "model/devices/ranks.h"
 
 #include <algorithm>
@@ -15,6 +14,7 @@
 #include "base/memory_error.h"
 #include "base/system.h"
 #include "base/threads.h"
+#include "model/config/layer_inputs.h"
 #include "model/devices/batch_message.h"
 #include "model/devices/remote_stages.h"
 #include "model/program/kv_caches.h"

@@ -7,11 +7,11 @@
 #include "base/log.h"
 #include "base/memory_error.h"
 #include "base/system.h"
+#include "model/config/layer_inputs.h"
 #include "model/config/tensors.h"
 #include "model/devices/ranks.h"
 #include "model/devices/split_plan.h"
 #include "model/program/decoder_program.h"
-#include "model/layers/layer_end.h"
 #include "model/program/kv_caches.h"
 
 namespace ingot {

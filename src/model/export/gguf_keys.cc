@@ -81,7 +81,7 @@ void write_expert_layers(const Checkpoint& checkpoint, const Config& c, const Gg
     return true;
   };
   for (int step = 1; step <= c.n_layers; ++step)
-    for (const int first : {n_dense, 0}) {
+    for (const int first : {c.arch->scales_expert_input ? 0 : n_dense, 0}) {
       if (!fits(first, step)) continue;
       keys.count("leading_dense_block_count", first);
       const bool needs_step = std::string_view(c.arch->gguf_name) == "ernie4_5-moe";  // llama.cpp's reader

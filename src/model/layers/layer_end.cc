@@ -1,11 +1,11 @@
 // The end of a layer (backend/blocks/layer_end.h).
-#include "model/layers/layer_end.h"
 
 #include "backend/blocks/layer_end.h"
 #include "base/error.h"
 #include "io/huggingface/config.h"
 #include "model/config/gguf_reader.h"
 #include "model/config/gguf_writer.h"
+#include "model/config/layer_inputs.h"
 #include "model/layers/joins.h"
 
 namespace ingot::layer_end_part {

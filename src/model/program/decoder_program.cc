@@ -12,9 +12,9 @@
 #include "backend/blocks/plain_layers.h"
 #include "backend/blocks/remote.h"
 #include "base/error.h"
+#include "model/config/layer_inputs.h"
 #include "model/config/shards.h"
 #include "model/files/draft_config.h"
-#include "model/layers/layer_end.h"
 #include "model/program/kv_caches.h"
 
 namespace ingot {

@@ -12,10 +12,10 @@
 #include "base/error.h"
 #include "base/threads.h"
 #include "model/config/kind.h"
+#include "model/config/layer_inputs.h"
 #include "model/files/quant_mix.h"
 #include "model/layers/delta_net.h"
 #include "model/layers/latent_attention.h"
-#include "model/layers/layer_end.h"
 #include "quant/fill.h"
 
 namespace ingot {
