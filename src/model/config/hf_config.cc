@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "io/huggingface/config.h"
 #include "model/config/kind.h"
+#include "model/config/rope_sections.h"
 
 namespace ingot {
 namespace {
@@ -366,10 +367,12 @@ Config config_from_hf(const HfConfig& file) {
   set_positions(file, c);
   c.norm_eps = file.norm_eps;
   c.rot_dim = rotated_dims(file, *c.arch, c.head_dim);
-  if (const auto& sections = file.rope.sections; !sections.empty())  // of images; text has equal positions
+  if (const auto& sections = file.rope.sections; !sections.empty()) {  // of images; text has equal positions
     if (const int sum = std::accumulate(sections.begin(), sections.end(), 0); sum != c.rot_dim / 2)
       throw file.error("mrope_section", "adds up to {}: expected {}, half of the {} rotated dimensions", sum,
                        c.rot_dim / 2, c.rot_dim);
+    if (sections.size() <= 4) c.parts.set(RopeSections{sections});
+  }
   c.rope_theta = file.rope.theta;
   c.rope_scaling = rope_scaling_of(file, c.rot_dim);
   c.rope_layout = c.arch->hf_rope;

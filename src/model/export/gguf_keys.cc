@@ -10,6 +10,7 @@
 #include "io/huggingface/tokenizer.h"
 #include "model/config/gguf_writer.h"
 #include "model/config/kind.h"
+#include "model/config/rope_sections.h"
 #include "model/export/head_export.h"
 #include "model/files/tensor_finder.h"
 #include "model/vectors/classifier.h"
@@ -38,6 +39,10 @@ void write_rope(const Checkpoint& checkpoint, const Config& c, const GgufKeyWrit
   if (c.arch->learned_positions) return;
   keys.count("rope.dimension_count", c.rot_dim);
   keys.set("rope.freq_base", c.rope_theta);
+  if (std::vector<int> sizes = c.part<RopeSections>().sizes; !sizes.empty() && !c.arch->tiles_value_heads) {
+    sizes.resize(4);
+    keys.set("rope.dimension_sections", std::vector<int32_t>(sizes.begin(), sizes.end()));
+  }
   const RopeScaling& scaling = c.rope_scaling;
   if (c.local_theta > 0) keys.set("rope.freq_base_swa", c.local_theta);
   if (c.local_rot_dim > 0) keys.count("rope.dimension_count_swa", c.local_rot_dim);
