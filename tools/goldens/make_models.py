@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Makes the tiny models of tests/data/models and the results of Hugging Face transformers.
+"""Makes the tiny models of tests/data/models and the results of Hugging Face transformers. Long because of SPECS, which
+has a row for each tiny model.
 
 Each row of SPECS becomes three files: NAME.gguf (random weights, written with the gguf package in the layout of
 llama.cpp's converters), NAME.npy (float32 logits [n_tokens, vocab] at every prompt position) and NAME.json (the prompt,

@@ -13,23 +13,23 @@ RopeScalingKind kind_of(const RopeOverrides& o, const RopeScaling& file) {
   if (o.scaling == "linear") return RopeScalingKind::kLinear;
   if (o.scaling == "yarn") return RopeScalingKind::kYarn;
   if (!o.scaling.empty())
-    throw UsageError("--rope-scaling '{}' is not known: use none, linear or yarn", printable(o.scaling, 64));
+    throw UsageError("the scaling of ropes '{}' is not known: use none, linear or yarn", printable(o.scaling, 64));
   return o.scale && file.kind == RopeScalingKind::kNone ? RopeScalingKind::kLinear : file.kind;
 }
 
 }  // namespace
 
 void apply(const RopeOverrides& o, Config& c) {
-  if (c.rot_dim == 0) throw UsageError("the model has no rope, so the flags of ropes do not suit it");
+  if (c.rot_dim == 0) throw UsageError("the model has no rope, so settings of ropes do not suit it");
   RopeScaling& scaling = c.rope_scaling;
   const RopeScalingKind kind = kind_of(o, scaling);
   if (o.freq_base) c.rope_theta = *o.freq_base;
   if (kind != scaling.kind) scaling = {.kind = kind, .original_context = c.n_ctx_train, .truncate = c.arch->yarn_truncates};
   const bool is_yarn = kind == RopeScalingKind::kYarn;
   if (!is_yarn && (o.original_context || o.attn_factor || o.beta_slow || o.beta_fast))
-    throw UsageError("the flags --yarn-* need YaRN: --rope-scaling yarn");
+    throw UsageError("settings of YaRN need the scaling of ropes by YaRN: set it to yarn");
   if (kind != RopeScalingKind::kLinear && !is_yarn) {
-    if (o.scale) throw UsageError("--rope-scale needs --rope-scaling linear or yarn for this model");
+    if (o.scale) throw UsageError("a factor of ropes needs their scaling for this model: set it to linear or yarn");
     return;
   }
   if (o.original_context) scaling.original_context = *o.original_context;

@@ -25,6 +25,9 @@ UNUSUAL = {
     "hf/deepseek2_groups": None,  # chooses the groups of experts in another way
     "hf/exaone4": None,  # only models of 64 layers have windows
     "hf/gpt_oss": None, "hf/qwen3_tied_yarn": None,  # as the files that the package gguf has written
+    "hf/mistral4": None,  # the reason is not known
+    "hf/phimoe": "key not found in model: phimoe.attention.layer_norm_rms_epsilon",  # the key of another kind of norm
+    "hf/starcoder2": None,  # has no windows there
     "hf/olmoe": "attn_k_norm.weight' has wrong shape",
     "hf/phi3": "_Map_base::at", "hf/phi3_long": "_Map_base::at", "hf/phi3_short": "_Map_base::at",  # the vocabulary lacks Phi's tokens
     "hf/qwen35": "attn_qkv.weight' has wrong shape", "hf/qwen35moe": "attn_qkv.weight' has wrong shape", "hf/qwen3next": "attn_qkv.weight' has wrong shape",
