@@ -69,8 +69,9 @@ class CpuBackend final : public Backend {
   void moe_matmul(Tensor y, Tensor x, const Weight& w, Tensor ids, Tensor bias) override;
   void moe_combine(Tensor residual, Tensor y, Tensor weights) override;
   void gate(Tensor x, Tensor gate) override;
-  void short_conv(Tensor x, Tensor weight, StateCache& states, int buffer) override;
+  void short_conv(const ShortConvArgs& args) override;
   void delta_rule(const DeltaRuleArgs& args) override;
+  void ssm_scan(const SsmScanArgs& args) override;
 
   void qkv(const QkvArgs& args) override;
   void gate_up(const GateUpArgs& args) override;

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "io/huggingface/directory.h"
@@ -70,6 +71,11 @@ struct HfConfig {
   // Other keys of the family, for the kinds of layers that have them. Throw Error for a value of another type or range.
   int integer_or(const char* key, int fallback, int64_t low, int64_t high) const;
   bool flag_or(const char* key, bool fallback) const;
+  float positive_or(const char* key, float fallback) const;
+  bool says(const char* key, std::string_view text) const;
+  // Two numbers, of which the second is at least the first and may be infinite.
+  std::optional<std::pair<float, float>> limits(const char* key) const;
+  std::optional<std::vector<int>> integers(const char* key, int64_t low, int64_t high) const;  // nothing: no such list
   std::shared_ptr<const HfFamilyKeys> keys;  // null: none
 
   std::optional<HfQuantization> quantization;

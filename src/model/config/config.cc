@@ -172,13 +172,16 @@ Config config_from_gguf(const Gguf& file) {
   for (int i = 0; i < c.n_layers; ++i) c.layers.push_back({.parts = arch_parts(*c.arch, i, false)});
   for (const PartKind* kind : all_kinds())
     if (kind->read_gguf != nullptr && arch_has(*c.arch, *kind)) kind->read_gguf(keys, c);
+  const bool has_attention = kv_mixer(*c.arch) != nullptr;
+  if (!has_attention) c.n_heads = c.n_kv_heads = c.head_dim = 1;  // code may divide by them
   const bool has_dense =
       keys.has("feed_forward_length") && keys.integer_of_layers("feed_forward_length", 0, 1 << 24) > 0;
   const bool only_experts = !has_dense && keys.has("expert_feed_forward_length");
-  c.ffn_dim = keys.integer_of_layers(only_experts ? "expert_feed_forward_length" : "feed_forward_length", 1, 1 << 24);
+  if (arch_has(*c.arch, kFeedForwardPart))
+    c.ffn_dim = keys.integer_of_layers(only_experts ? "expert_feed_forward_length" : "feed_forward_length", 1, 1 << 24);
   c.norm_eps = keys.positive(c.arch->norm == NormKind::kLayer ? "attention.layer_norm_epsilon"
                                                               : "attention.layer_norm_rms_epsilon");
-  if (!c.arch->learned_positions) {
+  if (!c.arch->learned_positions && has_attention) {
     c.rot_dim = keys.integer_or("rope.dimension_count", c.head_dim, 2, c.head_dim);
     if (c.rot_dim % 2 != 0) throw keys.error("rope.dimension_count", "{} is not an even number", c.rot_dim);
   }

@@ -34,7 +34,7 @@ void write_yarn(const Checkpoint& checkpoint, const Config& c, const GgufKeyWrit
 
 // Llama 3's scaling is written as a tensor, rope_freqs (gguf_export.cc).
 void write_rope(const Checkpoint& checkpoint, const Config& c, const GgufKeyWriter& keys) {
-  if (c.arch->learned_positions) return;
+  if (c.arch->learned_positions || kv_mixer(*c.arch) == nullptr) return;
   keys.count("rope.dimension_count", c.rot_dim);
   keys.set("rope.freq_base", c.rope_theta);
   const RopeScaling& scaling = c.rope_scaling;
@@ -128,17 +128,27 @@ void write_scales(const Config& c, const GgufKeyWriter& keys) {
   if (c.logit_softcap > 0) keys.set("final_logit_softcapping", c.logit_softcap);
 }
 
+void write_kv_heads(const Config& c, const GgufKeyWriter& keys) {
+  if (!c.arch->lists_kv_heads) return keys.count("attention.head_count_kv", c.n_kv_heads);
+  std::vector<uint32_t> heads;
+  for (int i = 0; i < c.n_layers; ++i) heads.push_back(c.layer(i).has(kAttentionPart) ? c.n_kv_heads : 0);
+  keys.set("attention.head_count_kv", heads);
+}
+
 void write_sizes(const Config& c, const GgufKeyWriter& keys) {
   if (std::ranges::any_of(c.layers, [](const LayerConfig& layer) { return layer.heads.has_value(); }))
     throw Error("layers with different heads cannot be written as GGUF yet: run the directory without converting it");
   keys.count("block_count", c.n_layers);
   keys.count("context_length", c.n_ctx_train);
   keys.count("embedding_length", c.dim);
-  keys.count("feed_forward_length", c.ffn_dim);
-  keys.count("attention.head_count", c.n_heads);
-  keys.count("attention.head_count_kv", c.n_kv_heads);
-  keys.count("attention.key_length", c.head_dim);
-  keys.count("attention.value_length", c.head_dim);
+  const bool has_attention = kv_mixer(*c.arch) != nullptr;
+  keys.count("feed_forward_length", arch_has(*c.arch, kFeedForwardPart) ? c.ffn_dim : 0);
+  keys.count("attention.head_count", has_attention ? c.n_heads : 0);
+  if (has_attention) {
+    write_kv_heads(c, keys);
+    keys.count("attention.key_length", c.head_dim);
+    keys.count("attention.value_length", c.head_dim);
+  }
   for (const PartKind* kind : all_kinds())
     if (kind->write_gguf != nullptr && uses(c, *kind)) kind->write_gguf(c, keys);
   const bool is_layer_norm = c.arch->norm == NormKind::kLayer;

@@ -18,13 +18,17 @@ bool is_fused(const Config& c, int) { return c.arch->fused; }
 bool is_apart(const Config& c, int) { return !c.arch->fused; }
 bool has_own_gate(const Config& c, int) { return !c.arch->fused && c.arch->gated; }
 
-// Names in decoders; BERT; Nomic's files; ModernBERT. `kind`: weight or bias.
-#define GATE_NAMES(kind) "model.layers.{}.mlp.gate_proj." kind "|model.encoder.layers.{}.mlp.fc12." kind
-#define UP_NAMES(kind) \
-  "model.layers.{}.mlp.up_proj." kind "|model.encoder.layer.{}.intermediate.dense." kind "|model.encoder.layers.{}.mlp.fc11." kind
+// Names in decoders; BERT; Nomic's files; ModernBERT; LFM2. `kind`: weight or bias.
+#define GATE_NAMES(kind)                                                            \
+  "model.layers.{}.mlp.gate_proj." kind "|model.encoder.layers.{}.mlp.fc12." kind \
+  "|model.layers.{}.feed_forward.w1." kind
+#define UP_NAMES(kind)                                                                   \
+  "model.layers.{}.mlp.up_proj." kind "|model.encoder.layer.{}.intermediate.dense." kind \
+  "|model.encoder.layers.{}.mlp.fc11." kind "|model.layers.{}.feed_forward.w3." kind
 #define DOWN_NAMES(kind)                                                              \
   "model.layers.{}.mlp.down_proj." kind "|model.encoder.layer.{}.output.dense." kind \
-  "|model.encoder.layers.{}.mlp.fc2." kind "|model.layers.{}.mlp.Wo." kind
+  "|model.encoder.layers.{}.mlp.fc2." kind "|model.layers.{}.mlp.Wo." kind \
+  "|model.layers.{}.feed_forward.w2." kind
 #define FUSED_NAMES "model.layers.{}.mlp.gate_up_proj.weight|model.layers.{}.mlp.Wi.weight"
 #define FFN_SUM_NAMES(kind, old)                                                                  \
   "model.encoder.layer.{}.output.LayerNorm." kind "|model.encoder.layer.{}.output.LayerNorm." old \

@@ -32,7 +32,8 @@ using VectorMember = Tensor& (*)(void*);
 // first layer of an encoder reads the normed embeddings. An EAGLE-3 head's mixer reads a pair that is already normed.
 constexpr VectorRow mixer_norm(VectorMember member) {
   return {.gguf_name = "blk.{}.attn_norm.weight",
-          .hf_name = "model.layers.{}.input_layernorm.weight|model.layers.{}.attn_norm.weight",
+          .hf_name = "model.layers.{}.input_layernorm.weight|model.layers.{}.attn_norm.weight|"
+                     "model.layers.{}.operator_norm.weight|backbone.layers.{}.norm.weight",
           .member = member,
           .n = kModelDim,
           .when = [](const Config& c, int layer) {
@@ -60,7 +61,7 @@ constexpr VectorRow mixer_post_norm(VectorMember member) {
 constexpr VectorRow feed_forward_norm(VectorMember member) {
   return {.gguf_name = "blk.{}.ffn_norm.weight|blk.{}.post_attention_norm.weight",
           .hf_name = "model.layers.{}.pre_feedforward_layernorm.weight|model.layers.{}.post_attention_layernorm.weight|"
-                     "model.layers.{}.mlp_norm.weight",
+                     "model.layers.{}.mlp_norm.weight|model.layers.{}.ffn_norm.weight",
           .member = member,
           .n = kModelDim,
           .when = has_pre_norms,

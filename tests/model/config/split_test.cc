@@ -37,24 +37,28 @@ std::string split_name(const Split& split) {
   return text;
 }
 
-Split two_parts_each(int n_layers) { return Split(PartNumbers(std::vector<int>(static_cast<size_t>(n_layers), 2))); }
+// The last part of a layer, such as its experts.
+int& last_part(Split& split, int layer) {
+  return split.layer(layer, split.numbers.n_of(layer) - 1);
+}
 
-Split layers_from(int n_layers, int first_on_0) {
-  Split split = two_parts_each(n_layers);
-  for (int i = 0; i < 2 * first_on_0 + 1; ++i) split.device[static_cast<size_t>(i)] = 1;
+Split layers_from(const Config& config, int first_on_0) {
+  Split split(config);
+  for (int i = 0; i < split.numbers.at(first_on_0); ++i) split.device[static_cast<size_t>(i)] = 1;
   return split;
 }
 
 // Pipeline stages, experts on another device, embedding and head on other devices, and random placements.
-std::vector<Split> splits_of(int n_layers, unsigned seed) {
-  std::vector<Split> splits = {layers_from(n_layers, n_layers / 2), layers_from(n_layers, n_layers)};
-  Split experts = two_parts_each(n_layers), ends = experts;
-  for (int layer = 0; layer < n_layers; ++layer) experts.layer(layer, 1) = 1;
+std::vector<Split> splits_of(const Config& config, unsigned seed) {
+  const int n_layers = config.n_layers;
+  std::vector<Split> splits = {layers_from(config, n_layers / 2), layers_from(config, n_layers)};
+  Split experts(config), ends = experts;
+  for (int layer = 0; layer < n_layers; ++layer) last_part(experts, layer) = 1;
   ends.embedding() = 1, ends.head() = 2;
   splits.insert(splits.end(), {experts, ends});
   std::mt19937 random(seed);
   for (int i = 0; i < 2; ++i) {
-    Split any = two_parts_each(n_layers);
+    Split any(config);
     for (int& device : any.device) device = static_cast<int>(random() % 3);
     splits.push_back(any);
   }
@@ -67,7 +71,7 @@ TEST_P(Splits, SameBitsAsOneDevice) {
   const Golden golden = read_golden(GetParam());
   Ranks whole = load_split(golden.name, "cpu", {});
   const unsigned seed = test_seed();
-  for (const Split& split : splits_of(whole.config().n_layers, seed)) {
+  for (const Split& split : splits_of(whole.config(), seed)) {
     SCOPED_TRACE(fmt::format("seed {}, blocks on devices {}", seed, split_name(split)));
     Ranks ranks = load_split(golden.name, "cpu,cpu,cpu", split);
     EXPECT_EQ(ranks.weights().n_parameters, whole.weights().n_parameters);
@@ -83,7 +87,7 @@ TEST_P(Splits, RefAndCpuAreNearTransformers) {
   const Golden golden = read_golden(GetParam());
   if (!is_exact(golden)) GTEST_SKIP() << "activations are rounded";
   Ranks whole = load_split(golden.name, "cpu", {});
-  for (const Split& split : splits_of(whole.config().n_layers, 1)) {
+  for (const Split& split : splits_of(whole.config(), 1)) {
     if (split.n_devices() > 2) continue;
     SCOPED_TRACE(split_name(split));
     Ranks ranks = load_split(golden.name, "ref,cpu", split);
@@ -102,9 +106,9 @@ class CudaSplits : public testing::TestWithParam<std::string> {
 
 TEST_P(CudaSplits, NearTransformers) {
   const Golden golden = read_golden(GetParam());
-  const int n_layers = load_split(golden.name, "cuda", {}).config().n_layers;
+  const Config config = load_split(golden.name, "cuda", {}).config();
   for (const char* devices : {"cuda,cpu", "cpu,cuda"})  // either may have the head
-    for (const Split& split : splits_of(n_layers, 1)) {
+    for (const Split& split : splits_of(config, 1)) {
       if (split.n_devices() > 2) continue;
       SCOPED_TRACE(fmt::format("{} {}", devices, split_name(split)));
       Ranks ranks = load_split(golden.name, devices, split);
@@ -123,8 +127,8 @@ TEST_P(CudaSplits, NearTransformers) {
 TEST_P(CudaSplits, GreedyEqualsTransformers) {
   const Golden golden = read_golden(GetParam());
   if (!is_exact(golden)) GTEST_SKIP() << "activations are rounded";
-  const int n_layers = load_split(golden.name, "cuda", {}).config().n_layers;
-  for (const Split& split : splits_of(n_layers, 1)) {
+  const Config config = load_split(golden.name, "cuda", {}).config();
+  for (const Split& split : splits_of(config, 1)) {
     if (split.n_devices() > 2) continue;
     SCOPED_TRACE(split_name(split));
     Ranks ranks = load_split(golden.name, "cuda,cpu", split);
