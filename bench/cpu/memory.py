@@ -38,7 +38,7 @@ def measure(command):
                 samples.append((time.monotonic(), now))
         except (OSError, IndexError):  # the process is ending
             pass
-        time.sleep(0.02)
+        time.sleep(0.1)
     if process.returncode != 0 or not samples:
         sys.exit(f"memory.py: {shlex.join(command)} failed with {process.returncode}")
     last = [now for at, now in samples if at > samples[-1][0] - 1]

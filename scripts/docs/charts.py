@@ -128,20 +128,26 @@ def gpu_table(rows):
         yield f"| {work} | {number(float(other)) if other else ''} | {number(float(most))} | {number(float(ours))} | {share:.0f} % | {limit} |"
 
 
+def memory_table(rows):
+    yield "| file | context | written | llama.cpp | ingot | of it |\n|" + "---|" * 6
+    for name, context, written, other, ours in rows:
+        yield f"| {name} | {int(context):,} | {written} | {int(other):,} | {int(ours):,} | {int(ours) / int(other):.2f} |"
+
+
 def read(path):
     with open(path) as file:
         return list(csv.reader(file))[1:]
 
 
 def documents(root):
-    data = {name: read(root / "docs" / "data" / f"{name}.csv") for name in (*MACHINES, "h200")}
+    data = {name: read(root / "docs" / "data" / f"{name}.csv") for name in (*MACHINES, "h200", "memory")}
     for name, machine in MACHINES.items():
         for column, work in ((2, "prefill"), (4, "decode")):
             rows = [(f"{r[0]} {r[1]}", float(r[column]), float(r[column + 1])) for r in data[name]]
             yield f"docs/charts/{name}-{work}.svg", pairs(f"{work.capitalize()} on {machine}, tokens a second", rows)
     rows = [(r[0], float(r[1]) if r[1] else None, float(r[2]), float(r[3])) for r in data["h200"]]
     yield "docs/charts/h200.svg", shares("One H200, tokens a second", rows)
-    tables = {"h200": gpu_table(data["h200"])} | {name: cpu_table(data[name]) for name in MACHINES}
+    tables = {"h200": gpu_table(data["h200"]), "memory": memory_table(data["memory"])} | {name: cpu_table(data[name]) for name in MACHINES}
     headlines = cpu_headline(data), *gpu_headlines(data["h200"])
     page = (pathlib.Path(__file__).parent / "performance.in.md").read_text()
     page = re.sub(r"^@table (\w+)$", lambda found: "\n".join(tables[found[1]]), page, flags=re.M)

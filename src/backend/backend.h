@@ -157,6 +157,12 @@ class Backend {
   virtual void moe_combine(Tensor residual /* in, out [n, dim] */, Tensor y /* [n * n_used, dim] */,
                            Tensor weights /* [n, n_used] */);
 
+  // ---- primitives of some families: their bodies are in row_ops.h ----
+  virtual void scale_by_position(Tensor x /* in, out [n_tokens, dim] */, const PositionScale& args);
+  // Multiplies dim / n_groups neighbouring elements by each factor, or by softplus of it.
+  virtual void scale_groups(Tensor x /* in, out [n, dim] */, Tensor factors /* [n, n_groups] */, bool softplus);
+  virtual void xielu(Tensor x /* in, out [n, dim] */, const Xielu& args);
+
   // ---- primitives of recurrent layers ----
   virtual void gate(Tensor x /* in, out [n, dim] */, Tensor gate /* [n, dim] */);  // x *= sigmoid(gate)
   // Replaces each channel by SiLU of the convolution of its last `width` inputs. The state holds the inputs of earlier

@@ -57,7 +57,7 @@ void Backend::norm_matmul(Tensor y, Tensor x, Tensor norm_out, const NormArgs& a
 
 void Backend::moe(const MoeArgs& a) {
   const Tensor x = normed(a.x, a.normed, a.norm);
-  matmul(a.logits, x, *a.w_router, a.b_router);
+  matmul(a.logits, a.router_x ? a.router_x : x, *a.w_router, a.b_router);
   moe_route(a.ids, a.weights, a.logits, a.route);
   moe_matmul(a.gate, x, *a.w_gate, a.ids, a.b_gate);
   moe_matmul(a.up, x, *a.w_up, a.ids, a.b_up);

@@ -11,7 +11,8 @@ namespace ingot {
 
 enum class NormKind : uint8_t { kRms, kLayer };
 // kClampedSwiglu is the activation of gpt-oss: g = min(gate, 7), u = clamp(up, -7, 7), g sigmoid(1.702 g) (u + 1).
-enum class Activation : uint8_t { kSilu, kGeluTanh, kGelu, kClampedSwiglu };
+// kSquaredRelu has no gate.
+enum class Activation : uint8_t { kSilu, kGeluTanh, kGelu, kClampedSwiglu, kSquaredRelu };
 
 // Which two elements of a head rotate together. kHalfSplit: (i, i + rot_dim/2), as in Hugging Face models and in most
 // GGUF files. kInterleaved: (2i, 2i+1), as in GGUF files of the llama architecture.
@@ -21,7 +22,7 @@ enum class RopeLayout : uint8_t { kHalfSplit, kInterleaved };
 enum class Pooling : uint8_t { kCls, kMean, kLast };
 
 struct NormArgs {
-  Tensor weight;  // [1, dim]
+  Tensor weight;  // [1, dim]; empty: Backend::norm has no weight, and fused ops have no norm
   Tensor bias;    // [1, dim] or empty
   float eps = 1e-5f;
   NormKind kind = NormKind::kRms;
@@ -37,6 +38,18 @@ struct AttentionArgs {
   int window = 0;        // a query attends to the last `window` positions, including its own; 0: all
   bool causal = true;    // false: also to later positions: `window` of them, including its own, or all
   Tensor sinks;          // [1, n_heads] or empty: a score without a key, included in the softmax
+};
+
+// Multiplies the queries of later positions: 1 + beta * ln(1 + floor((position + offset) / period)).
+struct PositionScale {
+  float beta = 0;  // 0: no factor
+  int period = 1;
+  int offset = 0;
+};
+
+// arXiv:2411.13010: x > 0: plus * x^2 + beta * x; otherwise minus * (exp(min(x, eps)) - 1 - x) + beta * x
+struct Xielu {
+  float plus = 0, minus = 0, beta = 0.5f, eps = -1e-6f;
 };
 
 struct RopeArgs {
@@ -73,7 +86,10 @@ struct QkvArgs {
   Tensor k, v;  // scratch: [n_tokens, n_kv_heads * head_dim], contiguous; the keys and values go to kv
 };
 
-enum class Scoring : uint8_t { kSoftmax, kSigmoid };
+// kSparseMixer (arXiv:2311.10768, as PhiMoE uses it): experts are chosen one after another. The weight of each is its
+// share of the softmax over the experts that are left and whose score is near its own.
+enum class Scoring : uint8_t { kSoftmax, kSigmoid, kSparseMixer };
+inline constexpr float kMixerJitter = 0.01f;  // an expert with score s is near the best if (best - s) / max(|s|, best) <= 2 * this
 
 // How the router chooses a token's experts: the n_used experts with the highest score, among all experts or among the
 // best groups.
@@ -83,6 +99,7 @@ struct RouteArgs {
   bool normalize = false;  // the weights of a token are divided by their sum, before scale
   float scale = 1.0f;
   Tensor bias;       // [1, n_experts] or empty: added to the scores only for the choice, not for the weights
+  Tensor expert_scale;  // [1, n_experts] or empty: multiplies the weights of each expert at the end
   int n_groups = 1;  // of n_experts / n_groups neighbours, ranked by best score; with bias, by the sum of the best two
   int n_groups_used = 1;
   // If ranks have whole experts, this rank has the n_own experts from first_own on, and its matrices are only theirs.
@@ -113,6 +130,7 @@ struct MoeArgs {
   Tensor x;                          // [n, dim]
   NormArgs norm;                     // norm of x; empty weight: none
   Tensor normed;                     // out if there is a norm: [n, dim]
+  Tensor router_x;                   // [n, dim] or empty: the router's input, if not the experts'
   const Weight* w_router = nullptr;  // [n_experts, dim], one matrix
   Tensor b_router;                   // [1, n_experts] or empty
   RouteArgs route;

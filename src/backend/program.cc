@@ -40,6 +40,7 @@ void Program::lay_out(Buffers& buffers) {
   if (n_kept > 0) buffers.keep(kept, DType::kF32, n, int64_t{n_kept} * dim);
   if (has_fork) buffers.keep(fork, DType::kF32, n, dim);
   if (source_dim > 0) buffers.keep(source, DType::kF32, buffers.limits().max_source_rows, source_dim);
+  if (layer_input_dim > 0) buffers.keep(layer_inputs, DType::kF32, n, layer_input_dim);
   if (has_pair) buffers.keep(pair, buffers.act(), n, 2 * int64_t{dim});
   for_each([&](Block& block) {
     buffers.begin_block();
@@ -54,6 +55,7 @@ void Program::lay_out(Buffers& buffers) {
     if (ports.kept != nullptr) *ports.kept = kept;
     if (ports.fork != nullptr) *ports.fork = fork;
     if (ports.source != nullptr) *ports.source = source;
+    if (ports.layer_inputs != nullptr) *ports.layer_inputs = layer_inputs;
     if (ports.pair != nullptr) *ports.pair = pair;
     if (ports.kv != nullptr && std::ranges::find(kv, *ports.kv) == kv.end()) kv.push_back(*ports.kv);
     if (ports.states != nullptr) states = *ports.states;

@@ -42,7 +42,26 @@ void keep_best_groups(std::vector<float>& choice, const RouteArgs& a) {
 
 }  // namespace
 
+// Each round excludes the experts chosen before. The scores of the others are compared with the best that is left.
+static void mix_sparsely(int32_t* ids, float* weights, std::span<const float> logits, const RouteArgs& a) {
+  std::vector<bool> is_chosen(logits.size());
+  for (int i = 0; i < a.n_used; ++i) {
+    int32_t best = -1;
+    for (int32_t e = 0; e < static_cast<int32_t>(logits.size()); ++e)
+      if (!is_chosen[e] && (best < 0 || logits[e] > logits[best])) best = e;
+    double sum = 0;
+    for (size_t e = 0; e < logits.size(); ++e) {
+      const float distance = (logits[best] - logits[e]) / std::max(std::fabs(logits[e]), logits[best]);
+      if (!is_chosen[e] && !(distance > 2 * kMixerJitter)) sum += std::exp(logits[e] - logits[best]);
+    }
+    is_chosen[best] = true;
+    ids[i] = a.own_id(best);
+    weights[i] = ids[i] < 0 ? 0.0f : static_cast<float>(a.scale / sum);
+  }
+}
+
 void route_token(int32_t* ids, float* weights, std::span<const float> logits, const RouteArgs& a) {
+  if (a.scoring == Scoring::kSparseMixer) return mix_sparsely(ids, weights, logits, a);
   const std::vector<float> scores = scores_of(logits, a.scoring);
   std::vector<float> choice = scores;
   if (a.bias)
@@ -59,8 +78,9 @@ void route_token(int32_t* ids, float* weights, std::span<const float> logits, co
   }
   const double factor = a.normalize ? a.scale / std::max(sum, 1e-20) : a.scale;
   for (int i = 0; i < a.n_used; ++i) {
+    const double own = a.expert_scale ? factor * a.expert_scale.f32()[ids[i]] : factor;
     ids[i] = a.own_id(ids[i]);
-    weights[i] = ids[i] < 0 ? 0.0f : static_cast<float>(weights[i] * factor);
+    weights[i] = ids[i] < 0 ? 0.0f : static_cast<float>(weights[i] * own);
   }
 }
 

@@ -86,7 +86,8 @@ struct Weight {
   size_t bytes() const { return static_cast<size_t>(n_experts * n_out) * row_bytes(format, n_in); }
 };
 
-// The uses of a weight; a tied embedding table has both.
-enum WeightUse : unsigned { kForMatmul = 1, kForEmbedding = 2 };
+// The uses of a weight; a tied embedding table has two. kForHostTable: rows are looked up, and the table stays in host
+// memory, because a step reads little of it.
+enum WeightUse : unsigned { kForMatmul = 1, kForEmbedding = 2, kForHostTable = 4 };
 
 }  // namespace ingot

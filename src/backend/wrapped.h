@@ -121,6 +121,15 @@ class Wrapped : public Backend {
   void moe_combine(Tensor residual, Tensor y, Tensor weights) override {
     around("moe_combine", residual, [&] { inner_->moe_combine(residual, y, weights); });
   }
+  void scale_by_position(Tensor x, const PositionScale& args) override {
+    around("scale_by_position", x, [&] { inner_->scale_by_position(x, args); });
+  }
+  void scale_groups(Tensor x, Tensor factors, bool softplus) override {
+    around("scale_groups", x, [&] { inner_->scale_groups(x, factors, softplus); });
+  }
+  void xielu(Tensor x, const Xielu& args) override {
+    around("xielu", x, [&] { inner_->xielu(x, args); });
+  }
   void gate(Tensor x, Tensor gate) override {
     around("gate", x, [&] { inner_->gate(x, gate); });
   }

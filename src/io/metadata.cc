@@ -42,6 +42,15 @@ Metadata::Metadata(std::string source, std::vector<Entry> entries)
   }
 }
 
+void Metadata::set(std::string_view key, ValueType type, std::string bytes) {
+  const std::string& kept = own_->emplace_back(std::move(bytes));
+  const Value value{.type = type, .bytes = {reinterpret_cast<const uint8_t*>(kept.data()), kept.size()}};
+  if (const auto i = index_.find(key, [&](size_t entry) { return entries_[entry].key; }))
+    return void(entries_[*i].value = value);
+  entries_.push_back({.key = own_->emplace_back(key), .value = value});
+  index_ = NameIndex(entries_.size(), [&](size_t i) { return entries_[i].key; });
+}
+
 const Value* Metadata::find(Key key) const {
   auto i = index_.find(key, [&](size_t entry) { return entries_[entry].key; });
   return i ? &entries_[*i].value : nullptr;
@@ -107,6 +116,7 @@ template std::optional<std::vector<bool>> Metadata::find_list(Key) const;
 template std::optional<std::vector<std::string_view>> Metadata::find_list(Key) const;
 
 template std::optional<std::vector<uint32_t>> Metadata::find_per_layer(Key, size_t) const;
+template std::optional<std::vector<float>> Metadata::find_per_layer(Key, size_t) const;
 template std::optional<std::vector<bool>> Metadata::find_per_layer(Key, size_t) const;
 
 }  // namespace ingot

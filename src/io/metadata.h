@@ -3,6 +3,8 @@
 // the key, what was expected and what was found: "model.gguf: metadata 'llama.block_count': expected u32, got str". All
 // strings are views of the mapped file and may hold any bytes. The strings are valid as long as the Gguf.
 #pragma once
+#include <list>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -29,6 +31,9 @@ class Metadata {
   Metadata() = default;
   // `source` is the file's name, for messages. Throws Error if a key occurs twice.
   Metadata(std::string source, std::vector<Entry> entries);
+
+  // Replaces a value, or adds a key. bytes: the value as a file stores it, or the text.
+  void set(std::string_view key, ValueType type, std::string bytes);
 
   const std::string& source() const { return source_; }
   std::span<const Entry> entries() const { return entries_; }  // in file order
@@ -61,6 +66,7 @@ class Metadata {
   Maybe<List<uint32_t>> find_u32_per_layer(Key key, size_t n_layers) const {
     return find_per_layer<uint32_t>(key, n_layers);
   }
+  Maybe<List<float>> find_f32_per_layer(Key key, size_t n_layers) const { return find_per_layer<float>(key, n_layers); }
   Maybe<List<bool>> find_bool_per_layer(Key key, size_t n_layers) const { return find_per_layer<bool>(key, n_layers); }
 
   // Makes an Error about this key, for checks that only the caller can do: "FILE: metadata 'KEY': MESSAGE".
@@ -96,6 +102,7 @@ class Metadata {
 
   std::string source_;
   std::vector<Entry> entries_;
+  std::shared_ptr<std::list<std::string>> own_ = std::make_shared<std::list<std::string>>();  // keys and values of set()
   NameIndex index_;
 };
 

@@ -22,17 +22,18 @@ inline double expert_bytes(Format format, const ExpertShape& s, int n_weights) {
   return touched * n_weights * static_cast<double>(s.ffn) * static_cast<double>(row_bytes(format, s.dim));
 }
 
-inline OpCase moe_route_case(int64_t n, int64_t n_experts, RouteArgs args, bool bias = false) {
+inline OpCase moe_route_case(int64_t n, int64_t n_experts, RouteArgs args, bool bias = false, bool scales = false) {
   return {"moe_route",
           fmt::format("moe_route {} of {} x {} scoring {}{} groups {}/{}{}{}", args.n_used, n_experts, n,
                       static_cast<int>(args.scoring), args.normalize ? " normalized" : "", args.n_groups_used,
-                      args.n_groups, bias ? " bias" : "", label_of_own(args.first_own, args.n_own)),
+                      args.n_groups, (bias ? " bias" : "") + std::string(scales ? " scales" : ""), label_of_own(args.first_own, args.n_own)),
           kFloatError,
           0,
           4.0 * static_cast<double>(n * n_experts),
           [=](OpRig& rig) {
             RouteArgs with_bias = args;
             if (bias) with_bias.bias = rig.values(1, n_experts, 0.2f);
+            if (scales) with_bias.expert_scale = rig.values(1, n_experts, 2.0f);
             const Tensor logits = rig.values(n, n_experts, 2.0f), weights = rig.output(n, args.n_used);
             const Tensor ids = rig.experts(n, args.n_used, n_experts);
             return OpRun{[=, &rig] { rig.backend().moe_route(ids, weights, logits, with_bias); }, {weights}};
@@ -103,11 +104,13 @@ inline OpCase moe_combine_case(int64_t n, int64_t n_used, int64_t dim) {
 
 // All backends hold the router's numbers exactly, so they choose the same experts. The values between gate and down are
 // rounded with their own scales.
-inline OpCase moe_case(Format gate, Format down, const ExpertShape& s, Activation act, bool bias = false) {
+inline OpCase moe_case(Format gate, Format down, const ExpertShape& s, Activation act, bool bias = false,
+                       bool own_router_x = false) {
   return {
       "moe",
       label("moe", gate, s) +
-          fmt::format(" down {} act {}{}", info(down).name, static_cast<int>(act), bias ? " bias" : ""),
+          fmt::format(" down {} act {}{}", info(down).name, static_cast<int>(act),
+                      (bias ? " bias" : "") + std::string(own_router_x ? " router's own input" : "")),
       3 * std::max(format_error(gate), format_error(down)),
       6.0 * static_cast<double>(s.n * s.n_used * s.dim * s.ffn),
       expert_bytes(gate, s, 2) + expert_bytes(down, s, 1),
@@ -126,6 +129,7 @@ inline OpCase moe_case(Format gate, Format down, const ExpertShape& s, Activatio
                   .w_up = &rig.weight(gate, s.ffn, s.dim, s.n_here()),
                   .w_down = &rig.weight(down, s.dim, s.ffn, s.n_here()),
                   .act = act};
+        if (own_router_x) a.router_x = rig.values(s.n, s.dim);
         if (bias)
           a.b_gate = rig.values(s.n_here(), s.ffn), a.b_up = rig.values(s.n_here(), s.ffn),
           a.b_down = rig.values(s.n_here(), s.dim);
@@ -140,6 +144,12 @@ inline void add_expert_cases(std::vector<OpCase>& cases) {
   for (const int64_t n : {1, 7, 40}) {
     cases.push_back(moe_route_case(n, 8, {.n_used = 2, .normalize = true}));
     cases.push_back(moe_route_case(n, 60, {.n_used = 4}));
+    cases.push_back(moe_route_case(n, 40, {.n_used = 3, .normalize = true}, false, true));
+    cases.push_back(moe_route_case(n, 40, {.n_used = 3, .first_own = 9, .n_own = 20}, false, true));
+    cases.push_back(moe_route_case(n, 16, {.n_used = 2, .scoring = Scoring::kSparseMixer}));
+    cases.push_back(moe_route_case(n, 70, {.n_used = 3, .scoring = Scoring::kSparseMixer, .first_own = 20, .n_own = 30}));
+    cases.push_back(moe_case(Format::Q4_0, Format::Q8_0, {n, 2, 9, 64, 96}, Activation::kGeluTanh, false, true));
+    cases.push_back(moe_case(Format::F16, Format::IQ4_NL, {n, 3, 5, 64, 96}, Activation::kGeluTanh, false, true));
     cases.push_back(moe_route_case(n, 1, {.n_used = 1, .scoring = Scoring::kSigmoid}));
     cases.push_back(moe_route_case(n, 64, {.n_used = 6, .scale = 2.5f, .n_groups = 8, .n_groups_used = 3}));
     cases.push_back(moe_route_case(n, 32,

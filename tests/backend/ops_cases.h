@@ -227,6 +227,39 @@ inline OpCase gather_case(std::vector<SeqShape> seqs, int64_t dim) {
           }};
 }
 
+// One norm of each row without a weight.
+inline OpCase plain_norm_case(int64_t n, int64_t dim) {
+  return {"norm", fmt::format("norm without a weight {} x {}", n, dim), kFloatError, 0, 8.0 * static_cast<double>(n * dim),
+          [=](OpRig& rig) {
+            const Tensor x = rig.values(n, dim), y = rig.output(n, dim);
+            return OpRun{[=, &rig] { rig.backend().norm(y, x, {.eps = 1e-6f}); }, {y}};
+          }};
+}
+
+inline OpCase scale_by_position_case(std::vector<SeqShape> seqs, int64_t dim, PositionScale args) {
+  return {"scale_by_position", fmt::format("scale_by_position of {} x {} period {}", seqs.size(), dim, args.period),
+          kFloatError, 0, 8.0 * static_cast<double>(dim), [=](OpRig& rig) {
+            const Tensor x = rig.values(rig.begin(seqs), dim);
+            return OpRun{[=, &rig] { rig.backend().scale_by_position(x, args); }, {x}};
+          }};
+}
+
+inline OpCase scale_groups_case(int64_t n, int64_t n_groups, int64_t size, bool softplus) {
+  return {"scale_groups", fmt::format("scale_groups {} x {} of {}{}", n, n_groups, size, softplus ? " softplus" : ""),
+          kFloatError, 0, 8.0 * static_cast<double>(n * n_groups * size), [=](OpRig& rig) {
+            const Tensor x = rig.values(n, n_groups * size), factors = rig.values(n, n_groups, 3.0f);
+            return OpRun{[=, &rig] { rig.backend().scale_groups(x, factors, softplus); }, {x}};
+          }};
+}
+
+inline OpCase xielu_case(int64_t n, int64_t dim) {
+  return {"xielu", fmt::format("xielu {} x {}", n, dim), kFloatError, 0, 8.0 * static_cast<double>(n * dim),
+          [=](OpRig& rig) {
+            const Tensor x = rig.values(n, dim, 2.0f);
+            return OpRun{[=, &rig] { rig.backend().xielu(x, {.plus = 0.9f, .minus = 1.2f}); }, {x}};
+          }};
+}
+
 // ---- the table ----
 
 inline constexpr Activation kActivations[] = {Activation::kSilu, Activation::kGeluTanh, Activation::kGelu,
@@ -291,6 +324,16 @@ inline void add_row_cases(std::vector<OpCase>& cases) {
   for (const int64_t n : {1, 7, 40})
     for (const int64_t dim : {1, 33, 512}) cases.push_back(copy_case(n, dim));
   cases.push_back(scale_case(3, 50000, 1.0f, 25.0f));
+  for (const int64_t dim : {1, 8, 15, 64, 256, 897}) {
+    cases.push_back(plain_norm_case(3, dim));
+    cases.push_back(xielu_case(5, dim));
+    cases.push_back(scale_by_position_case({{0, 3}, {700, 1}, {90, 20}}, dim, {.beta = 0.3f, .period = 16}));
+    cases.push_back(scale_by_position_case({{5, 2}}, dim, {.beta = 0.1f, .period = 3, .offset = 1}));
+    for (const bool softplus : {false, true}) {
+      cases.push_back(scale_groups_case(4, 1, dim, softplus));
+      cases.push_back(scale_groups_case(9, 6, dim, softplus));
+    }
+  }
   cases.push_back(gather_case({{0, 4}, {2, 1}, {0, 9}}, 70));
   for (const auto layout : {RopeLayout::kHalfSplit, RopeLayout::kInterleaved})
     for (const int head_dim : {16, 64, 80, 96, 128, 256})
@@ -315,7 +358,7 @@ inline bool runs_on(const Backend& backend, const OpCase& c) {
 inline void add_encoder_cases(std::vector<OpCase>& cases) {
   const std::vector<SeqShape> seqs = {{0, 5}, {0, 1}, {0, 19}};
   for (const int64_t dim : {1, 31, 64, 257}) {
-    for (const Activation act : {Activation::kSilu, Activation::kGeluTanh, Activation::kGelu})
+    for (const Activation act : {Activation::kSilu, Activation::kGeluTanh, Activation::kGelu, Activation::kSquaredRelu})
       cases.push_back(act_case(3, dim, act));
     for (const int64_t n_rows : {1, 19}) cases.push_back(add_positions_case(seqs, dim, n_rows));
     for (const Pooling pooling : {Pooling::kCls, Pooling::kMean, Pooling::kLast})

@@ -171,4 +171,7 @@ def test_a_model_file_that_loses_its_end_while_it_is_used(device, tmp_path):
         assert process.stdout.read(4)
         os.truncate(model, 4096)
         _, said = process.communicate()
-        assert process.returncode == 74 and b"became shorter" in said, said
+        if device == "cpu":  # all weights are in panels: the file is not read any more
+            assert process.returncode == 0, said
+        else:
+            assert process.returncode == 74 and b"became shorter" in said, said

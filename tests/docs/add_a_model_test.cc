@@ -43,11 +43,11 @@ std::vector<float> read_npy(const std::string& path) {
 }
 
 TEST(AddAModel, TheRowOfThePageRunsAModel) {
-  const std::vector<uint8_t> bytes = renamed(Gguf::open(kGolden + ".gguf"), "llama", "ernie4_5");
+  const std::vector<uint8_t> bytes = renamed(Gguf::open(kGolden + ".gguf"), "llama", "helium");
   const auto file = std::make_shared<const Gguf>(Gguf::parse(bytes, "ernie"));
   const Config config = config_from_gguf(*file);
-  EXPECT_STREQ(config.arch->gguf_name, "ernie4_5");
-  EXPECT_STREQ(config.arch->hf_name, "ernie4_5");
+  EXPECT_STREQ(config.arch->gguf_name, "helium");
+  EXPECT_STREQ(config.arch->hf_name, "helium");
   EXPECT_EQ(config.arch->hf_rope, RopeLayout::kInterleaved);
 
   const auto golden = nlohmann::json::parse(read_file(kGolden + ".json"));

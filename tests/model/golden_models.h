@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "io/gguf/gguf.h"
+#include "model/config/layer_inputs.h"
 #include "model/devices/score.h"
 
 namespace ingot {
@@ -51,6 +52,13 @@ inline Golden read_golden(const std::string& name) {
 inline int n_ctx_of(const std::string& name) {
   const fs::path path = kModels / (name + ".json");
   return fs::exists(path) ? nlohmann::json::parse(read_file(path.string())).value("n_ctx", 0) : 0;
+}
+
+// Whether layers need what another layer's device has: its keys, or the inputs of all layers.
+inline bool is_on_one_device(const std::string& name) {
+  const Config c = config_from_gguf(Gguf::open((kModels / (name + ".gguf")).string()));
+  return c.part<LayerInputsConfig>().width > 0 ||
+         std::ranges::any_of(c.layers, [](const LayerConfig& layer) { return layer.kv_layer >= 0; });
 }
 
 inline const std::vector<std::string>& golden_names() {

@@ -7,7 +7,8 @@ import unittest
 
 ROOT = pathlib.Path(os.environ.get("INGOT_SOURCE", pathlib.Path(__file__).parents[2]))
 PAGE = (ROOT / "docs" / "models.md").read_text()
-SAME = {"kimi_k2", "mimo"}  # the same as deepseek_v3 and qwen2 except for the name
+# The same as another architecture except for the name and the defaults.
+SAME = {"kimi_k2", "mimo", "ministral", "qwen2_vl_text", "qwen2_5_omni_text", "qwen3_omni_moe_text"}
 EMBEDS = {"gemma-embedding": "gemma_embed", "bert": "bert", "nomic-bert": "nomic_bert", "modern-bert": "modern_bert"}
 
 

@@ -174,13 +174,132 @@ def ffn_width(config):
     return -(-width // config.block_multiple_of) * config.block_multiple_of
 
 
-def kv_heads(config):
+def kv_heads(config, usual):
     """The heads of keys and values of a layer, or of each layer in hybrid models that list them."""
     if hasattr(config, "kv_lora_rank"):
         return 1  # latents
     if DIALECTS[config.model_type].lists_kv_heads:
         return [config.num_key_value_heads if kind == "full_attention" else 0 for kind in config.layer_types]
-    return config.num_key_value_heads
+    return usual
+
+
+def gemma4_keys(writer, config):
+    is_local = [t == "sliding_attention" for t in config.layer_types]
+    wide, narrow = config.per_layer_config["full_attention"], config.per_layer_config["sliding_attention"]
+    window_keys(writer, config)
+    writer.add_sliding_window_pattern(is_local)
+    writer.add_shared_kv_layers(config.num_kv_shared_layers)
+    writer.add_embedding_length_per_layer_input(getattr(config, "hidden_size_per_layer_input", 0))
+    writer.add_key_length(wide.head_dim)
+    writer.add_value_length(wide.head_dim)
+    writer.add_key_length_swa(narrow.head_dim)
+    writer.add_value_length_swa(narrow.head_dim)
+    writer.add_head_count_kv([narrow.num_key_value_heads if local else wide.num_key_value_heads for local in is_local])
+    writer.add_rope_dimension_count(wide.head_dim)
+    writer.add_rope_dimension_count_swa(narrow.head_dim)
+    writer.add_rope_freq_base_swa(config.rope_parameters["sliding_attention"]["rope_theta"])
+    if config.use_double_wide_mlp:
+        first = config.num_hidden_layers - config.num_kv_shared_layers
+        writer.add_feed_forward_length([config.intermediate_size * (1 if i < first else 2) for i in range(config.num_hidden_layers)])
+    if config.final_logit_softcapping:
+        writer.add_final_logit_softcapping(config.final_logit_softcapping)
+    if getattr(config, "enable_moe_block", False):
+        writer.add_expert_count(config.num_experts)
+        writer.add_expert_used_count(config.top_k_experts)
+        writer.add_expert_feed_forward_length(config.moe_intermediate_size)
+
+
+def temperature_keys(writer, config):
+    rope = rope_of(config)
+    writer.add_attn_temperature_scale(rope["llama_4_scaling_beta"])
+    if config.model_type == "ministral3":
+        writer.add_rope_scaling_yarn_log_mul(rope["mscale_all_dim"])
+        writer.add_key_length(config.head_dim)
+        writer.add_value_length(config.head_dim)
+
+
+def mistral4_keys(writer, config):
+    deepseek_keys(writer, config)
+    writer.add_expert_weights_norm(config.norm_topk_prob)
+    writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SOFTMAX)
+
+
+def cohere_keys(writer, config):
+    writer.add_logit_scale(config.logit_scale)
+    window_keys(writer, config)
+    vocab_keys(writer, config)
+    writer.add_rope_dimension_count(config.head_dim)
+    writer.add_sliding_window_pattern([t == "sliding_attention" for t in config.layer_types])
+
+
+def cohere_moe_keys(writer, config):
+    cohere_keys(writer, config)
+    writer.add_feed_forward_length(config.prefix_dense_intermediate_size)
+    writer.add_expert_count(config.num_experts)
+    writer.add_expert_used_count(config.num_experts_per_tok)
+    writer.add_expert_feed_forward_length(config.intermediate_size)
+    writer.add_expert_shared_count(config.num_shared_experts)
+    writer.add_expert_shared_feed_forward_length(config.intermediate_size * config.num_shared_experts)
+    writer.add_leading_dense_block_count(config.mlp_layer_types.index("sparse"))
+    writer.add_expert_weights_norm(config.norm_topk_prob)
+    writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+
+
+def ernie_moe_keys(writer, config):
+    writer.add_expert_count(config.moe_num_experts)
+    writer.add_expert_used_count(config.moe_k)
+    writer.add_interleave_moe_layer_step(config.moe_layer_interval)
+    writer.add_leading_dense_block_count(config.moe_layer_start_index)
+    writer.add_expert_feed_forward_length(config.moe_intermediate_size)
+    writer.add_expert_shared_count(config.moe_num_shared_experts)
+    writer.add_expert_shared_feed_forward_length(config.moe_intermediate_size * config.moe_num_shared_experts)
+
+
+def apertus_keys(writer, config):
+    """The numbers of the activations come from the model: fill_weights() leaves them in the config."""
+    for name, values in config.xielu.items():
+        getattr(writer, f"add_xielu_{name}")(values)
+
+
+def llama4_keys(writer, config):
+    vocab_keys(writer, config)
+    writer.add_rope_dimension_count(config.head_dim)
+    writer.add_feed_forward_length(config.intermediate_size_mlp)
+    writer.add_expert_count(config.num_local_experts)
+    writer.add_expert_used_count(config.num_experts_per_tok)
+    writer.add_interleave_moe_layer_step(config.interleave_moe_layer_step)
+    writer.add_expert_feed_forward_length(config.intermediate_size)
+    writer.add_expert_shared_feed_forward_length(config.intermediate_size)
+    writer.add_leading_dense_block_count(0)
+
+
+def solar_keys(writer, config):
+    writer.add_expert_shared_count(config.n_shared_experts)
+    writer.add_leading_dense_block_count(0)
+    writer.add_expert_weights_scale(config.routed_scaling_factor)
+    writer.add_expert_weights_norm(config.norm_topk_prob)
+
+
+def section_keys(writer, config):
+    writer.add_rope_dimension_sections([*rope_of(config)["mrope_section"], 0])
+
+
+def muse_keys(writer, config):
+    writer.add_final_logit_softcapping(config.final_logit_softcapping)
+    writer.add_logit_scale(config.output_multiplier)
+    listed_window_keys(writer, config)
+
+
+def laguna_keys(writer, config):
+    window_keys(writer, config)
+    writer.add_sliding_window_pattern(config.layer_types[1:].index("full_attention") + 1)
+    writer.add_head_count(config.num_attention_heads_per_layer)
+    writer.add_rope_dimension_count(rot_dim(config))
+    writer.add_rope_dimension_count_swa(config.head_dim)
+    writer.add_rope_freq_base_swa(config.rope_parameters["sliding_attention"]["rope_theta"])
+    writer.add_leading_dense_block_count(config.mlp_layer_types.index("sparse"))
+    writer.add_expert_weights_scale(config.moe_routed_scaling_factor)
+    writer.add_expert_weights_norm(True)
 
 
 @dataclass
@@ -191,6 +310,11 @@ class Dialect:
     keys: Callable = lambda writer, config: None
     lists_kv_heads: bool = False
     has_attention: bool = True
+    own_name: str = ""  # of an architecture that the gguf package does not know; `arch` then has the tensors
+
+    @property
+    def name(self):
+        return self.own_name or gguf.MODEL_ARCH_NAMES[self.arch]
 
 
 DIALECTS = {
@@ -207,6 +331,27 @@ DIALECTS = {
     "gemma": Dialect(A.GEMMA, plus_one=True),
     "gemma2": Dialect(A.GEMMA2, plus_one=True, keys=gemma2_keys),
     "gemma3_text": Dialect(A.GEMMA3, plus_one=True, keys=window_keys),
+    "gemma4_text": Dialect(A.GEMMA4, keys=gemma4_keys),
+    "gemma4_unified_text": Dialect(A.GEMMA4, keys=gemma4_keys),
+    "ministral3": Dialect(A.MISTRAL3, True, keys=both(llama_keys, temperature_keys)),
+    "mistral4": Dialect(A.MISTRAL4, keys=both(mistral4_keys, temperature_keys)),
+    "cohere2": Dialect(A.COHERE2, keys=cohere_keys),
+    "cohere2_moe": Dialect(A.GLM4_MOE, keys=cohere_moe_keys, own_name="cohere2moe"),
+    "glm4": Dialect(A.GLM4, keys=rope_keys),
+    "ernie4_5": Dialect(A.ERNIE4_5),
+    "ernie4_5_moe": Dialect(A.ERNIE4_5_MOE, keys=ernie_moe_keys),
+    "starcoder2": Dialect(A.STARCODER2, keys=window_keys),
+    "apertus": Dialect(A.APERTUS, keys=apertus_keys),
+    "arcee": Dialect(A.ARCEE, True, keys=llama_keys),
+    "hunyuan_v1_dense": Dialect(A.HUNYUAN_DENSE),
+    "llama4_text": Dialect(A.LLAMA4, keys=llama4_keys),
+    "phimoe": Dialect(A.PHIMOE, keys=expert_keys),
+    "solar_open": Dialect(A.GLM4_MOE, keys=both(expert_keys, rope_keys, sigmoid_keys, solar_keys)),
+    "laguna": Dialect(A.GLM4_MOE, keys=both(expert_keys, sigmoid_keys, laguna_keys), own_name="laguna"),
+    "muse_glimmer_text": Dialect(A.GEMMA3, True, True, keys=muse_keys, own_name="muse-glimmer"),
+    "qwen2_5_vl_text": Dialect(A.QWEN2VL, keys=section_keys),
+    "qwen3_vl_text": Dialect(A.QWEN3VL, keys=section_keys),
+    "qwen3_vl_moe_text": Dialect(A.QWEN3VLMOE, keys=both(section_keys, expert_keys)),
     "phi3": Dialect(A.PHI3, keys=phi3_keys),
     "smollm3": Dialect(A.SMOLLM3, True, keys=llama_keys),
     "granite": Dialect(A.GRANITE, True, keys=granite_keys),
@@ -236,7 +381,21 @@ OWN_NAMES = {  # names that the package's map lacks, or has in another form
     "mlp.e_score_correction.bias": "exp_probs_b.bias",
     "feed_forward.expert.bias": "exp_probs_b.bias",
     "feed_forward.gate.weight": "ffn_gate_inp.weight",
+    "router.scale": "ffn_gate_inp.scale",
+    "router.per_expert_scale": "ffn_down_exps.scale",
+    "experts.gate_up_proj": "ffn_gate_up_exps.weight",
+    "experts.down_proj": "ffn_down_exps.weight",
+    "layer_scalar": "layer_output_scale.weight",
+    "self_attn.g_proj.weight": "attn_gate.weight",
+    "self_attn.gate_proj.weight": "attn_gate.weight",
+    "mlp.gate.e_score_correction.bias": "exp_probs_b.bias",
+    "mlp.gate.moe_statics.e_score_correction.bias": "exp_probs_b.bias",
     "feed_forward.experts.down_proj": "ffn_down_exps.weight",
+    "mlp.shared_experts.gate_proj.weight": "ffn_gate_shexp.weight",
+    "mlp.shared_experts.up_proj.weight": "ffn_up_shexp.weight",
+    "mlp.shared_experts.down_proj.weight": "ffn_down_shexp.weight",
+    "self_attn.query_layernorm.weight": "attn_q_norm.weight",
+    "self_attn.key_layernorm.weight": "attn_k_norm.weight",
 }
 
 
@@ -289,7 +448,9 @@ def pieces(config, names, name, w):
     """[(name in the file, view of w [rows, n_in] or [experts, rows, n_in] or [n])], where w is a parameter's array."""
     layer = name.split(".")[2] if name.startswith(("model.layers.", "backbone.layers.")) else ""
     short = name.split(".", 3)[-1]
-    if short.endswith("experts.gate_up_proj"):
+    if config.model_type == "llama4_text" and short == "feed_forward.experts.gate_up_proj":  # transposed
+        return [(f"blk.{layer}.ffn_{part}_exps.weight", half.swapaxes(1, 2)) for part, half in zip(("gate", "up"), np.split(w, 2, axis=2))]
+    if short.endswith(("mlp.experts.gate_up_proj", "feed_forward.experts.gate_up_proj")):
         halves = (w[:, :, 0::2], w[:, :, 1::2]) if config.model_type == "gpt_oss" else np.split(w, 2, axis=1)
         halves = [h.swapaxes(1, 2) for h in halves] if config.model_type == "gpt_oss" else halves
         return [(f"blk.{layer}.ffn_{part}_exps.weight", half) for part, half in zip(("gate", "up"), halves)]
@@ -305,10 +466,12 @@ def pieces(config, names, name, w):
         return mamba2_pieces(config, layer, short.removeprefix("mixer."), w)
     if short == "conv.conv.weight":
         return [(f"blk.{layer}.shortconv.conv.weight", w.reshape(w.shape[0], w.shape[2]))]
+    if config.model_type == "laguna" and short == "post_attention_layernorm.weight":
+        return [(f"blk.{layer}.ffn_norm.weight", w)]
     if short in OWN_NAMES:
-        down = config.model_type == "gpt_oss" and short == "mlp.experts.down_proj"
+        down = (config.model_type, short) in (("gpt_oss", "mlp.experts.down_proj"), ("llama4_text", "feed_forward.experts.down_proj"))
         return [(f"blk.{layer}.{OWN_NAMES[short]}", w.swapaxes(1, 2) if down else w)]
-    heads = {"q_proj": "num_attention_heads", "k_proj": "num_key_value_heads"}.get(name.split(".")[-2])
-    if heads and DIALECTS[config.model_type].permuted:
-        w = lace(w, getattr(config, heads))
+    kind = name.split(".")[-2]
+    if kind in ("q_proj", "k_proj") and DIALECTS[config.model_type].permuted:
+        w = lace(w, config.num_attention_heads if kind == "q_proj" else config.num_key_value_heads)
     return [(names.get_name(name, (".weight", ".bias")), w)]

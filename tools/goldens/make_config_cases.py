@@ -17,7 +17,8 @@ from pathlib import Path
 
 import torch
 import transformers
-from transformers import AutoConfig, AutoModelForCausalLM
+from more_models import class_of
+from transformers import AutoConfig
 
 STRIDE = 23
 TOLERANCE = 2e-5
@@ -61,7 +62,7 @@ class Reference:
         self.tokens = torch.tensor([tokens])
         # transformers writes infinity as {"__float__": "Infinity"}
         self.config = json.loads((folder / "config.json").read_text(), object_hook=lambda o: float(o["__float__"]) if "__float__" in o else o)
-        self.weights = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).state_dict()
+        self.weights = class_of(AutoConfig.from_pretrained(folder)).from_pretrained(folder, dtype=torch.float32).state_dict()
 
     def logits(self, config):
         """Logits of the last token; None if transformers refuses the config or has no weights for it."""
@@ -69,7 +70,7 @@ class Reference:
             parsed = AutoConfig.for_model(config["model_type"]).__class__.from_dict(copy.deepcopy(config))
             parsed._attn_implementation = "eager"
             with torch.no_grad():
-                model = AutoModelForCausalLM.from_config(parsed, dtype=torch.float32).eval()
+                model = class_of(parsed)._from_config(parsed, dtype=torch.float32).eval()
                 missing, _ = model.load_state_dict(self.weights, strict=False)
                 if any("rotary_emb" not in name and not (name == "lm_head.weight" and parsed.tie_word_embeddings) for name in missing):
                     return None

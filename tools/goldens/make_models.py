@@ -25,20 +25,23 @@ from importlib.metadata import version
 
 import gguf
 import numpy as np
-import tokenizers
 import torch
 import transformers
 from gguf import GGMLQuantizationType as QT
 from dialects import DIALECTS, ffn_width, kv_heads, pieces, rope_of, rot_dim
 from makers import make_all, write_sidecar
+from more_models import class_of
+from tiny_tokenizer import hf_tokenizer, token_list
 import safetensors.torch
-from transformers import (DeepseekV2Config, DeepseekV3Config, Exaone4Config, Gemma2Config, Gemma3TextConfig, GemmaConfig, Glm4MoeConfig,
+from transformers import (ApertusConfig, ArceeConfig, Cohere2Config, Cohere2MoeConfig, Ernie4_5Config, Ernie4_5_MoeConfig, Glm4Config, HunYuanDenseV1Config,
+                          LagunaConfig, Llama4TextConfig, Ministral3Config, Mistral4Config, MuseGlimmerTextConfig, Qwen2_5_VLTextConfig, Qwen3VLMoeTextConfig, Qwen3VLTextConfig, PhimoeConfig, SolarOpenConfig, Starcoder2Config, DeepseekV2Config, DeepseekV3Config, Exaone4Config, Gemma2Config, Gemma3TextConfig, Gemma4TextConfig, Gemma4UnifiedTextConfig, GemmaConfig, Glm4MoeConfig,
                           Glm4MoeLiteConfig, GptOssConfig, GraniteConfig, GraniteMoeConfig, Lfm2Config, Lfm2MoeConfig, LlamaConfig, Mamba2Config, MiniMaxM2Config, MistralConfig,
                           MixtralConfig, Olmo2Config, Olmo3Config, OlmoeConfig, Phi3Config, Qwen2Config, Qwen2MoeConfig, Qwen3Config,
                           Qwen3_5MoeTextConfig, Qwen3_5TextConfig, Qwen3MoeConfig, Qwen3NextConfig, SeedOssConfig, SmolLM3Config)
 
 N_GREEDY = 64
 N_CANDIDATES = 96  # prompts tried at once; the prompt with the clearest greedy choices is used
+SCORE_BIASES = ("e_score_correction_bias", "expert_bias")
 MIN_MARGIN = 1e-3  # every greedy step must win by more than this
 
 
@@ -59,6 +62,7 @@ class Spec:
     eps: float = 1e-5
     tied: bool = False
     extra: dict = field(default_factory=dict)
+    seed: int = 0  # 0: by the place in the list
     hf: str = ""  # "new", "old", "sharded" or "packed": also write a Hugging Face directory
     context: int = 256  # max_position_embeddings, if the rope does not state a context
     n_ctx: int = 0  # the context to run the model with, if the result depends on it
@@ -74,6 +78,14 @@ YARN_BETAS = dict(rope_type="yarn", rope_theta=1e6, factor=2.5, original_max_pos
                   beta_slow=0.5)
 GEMMA3 = {"full_attention": dict(rope_type="linear", rope_theta=1e6, factor=8.0),
           "sliding_attention": dict(rope_type="default", rope_theta=1e4)}
+GEMMA4 = {"full_attention": dict(rope_type="proportional", rope_theta=1e6, partial_rotary_factor=0.25),
+          "sliding_attention": dict(rope_type="default", rope_theta=1e4)}
+MISTRAL3 = dict(rope_type="yarn", rope_theta=1e4, factor=4.0, original_max_position_embeddings=32, beta_fast=4.0, beta_slow=0.5, mscale=1.0, mscale_all_dim=1.0,
+                llama_4_scaling_beta=0.4)
+LAGUNA = {"full_attention": dict(rope_type="default", rope_theta=5e5, partial_rotary_factor=0.5),
+          "sliding_attention": dict(rope_type="default", rope_theta=1e4, partial_rotary_factor=1.0)}
+SF = ["sliding_attention", "full_attention"]
+SFSF = SF * 2
 LONGROPE = dict(rope_type="longrope", rope_theta=10000.0, partial_rotary_factor=0.75, short_factor=[1.0, 1.02, 1.05, 1.1, 1.3, 1.4],
                 long_factor=[1.1, 1.5, 2.6, 4.5, 9.0, 14.0])
 PHI4 = dict(original_max_position_embeddings=32, sliding_window=None, partial_rotary_factor=0.75)
@@ -189,11 +201,56 @@ SPECS = [
          hf="new", extra=LATENT | dict(n_routed_experts=6, num_experts_per_tok=2, n_shared_experts=1, routed_scaling_factor=1.8)),
     Spec("minimax_m2", MiniMaxM2Config, 49, 271, F16, dict(rope_theta=5e6, partial_rotary_factor=0.5), dim=32, n_heads=4, n_kv_heads=2, head_dim=12,
          ffn=24, eps=1e-6, hf="new", extra=dict(num_local_experts=7, num_experts_per_tok=2)),
-    Spec("lfm2", Lfm2Config, 25, 259, F16, dict(rope_theta=1e6), dim=16, n_heads=2, n_kv_heads=1, ffn=36, n_layers=3, tied=True, hf="new",
+    Spec("gemma4_e", Gemma4TextConfig, 35, 261, F16, GEMMA4, dim=32, n_heads=4, n_kv_heads=2, head_dim=12, ffn=24, n_layers=4, eps=1e-6, tied=True, push=3.0,
+         hf="new", extra=dict(sliding_window=9, layer_types=SFSF, num_kv_shared_layers=2, use_double_wide_mlp=True, global_head_dim=20,
+                              hidden_size_per_layer_input=8, vocab_size_per_layer_input=261, final_logit_softcapping=6.0)),
+    Spec("gemma4_moe", Gemma4TextConfig, 33, 259, F16, GEMMA4, dim=32, n_heads=4, n_kv_heads=2, head_dim=12, ffn=24, n_layers=2, eps=1e-6, tied=True, push=3.0,
+         hf="new", extra=dict(sliding_window=10, layer_types=SF, global_head_dim=24, num_global_key_value_heads=1, attention_k_eq_v=True,
+                              hidden_size_per_layer_input=0, enable_moe_block=True, num_experts=5, top_k_experts=2, moe_intermediate_size=16)),
+    Spec("gemma4_dense", Gemma4UnifiedTextConfig, 34, 260, F16, GEMMA4, dim=32, n_heads=4, n_kv_heads=4, head_dim=8, ffn=24, n_layers=2, eps=1e-6, tied=True,
+         push=3.0, hf="new", extra=dict(sliding_window=11, layer_types=SF, global_head_dim=16, num_global_key_value_heads=2, attention_k_eq_v=True,
+                                        final_logit_softcapping=9.0)),
+    Spec("ministral3", Ministral3Config, 47, 261, F16, MISTRAL3, dim=32, n_heads=4, n_kv_heads=2, head_dim=12, ffn=40, hf="new"),
+    Spec("mistral4", Mistral4Config, 43, 260, F16, MISTRAL3, dim=32, n_heads=4, n_kv_heads=4, head_dim=24, ffn=40, eps=1e-6, hf="new",
+         extra=LATENT | dict(n_routed_experts=5, num_experts_per_tok=2, n_shared_experts=1, first_k_dense_replace=0, n_group=1, topk_group=1)),
+    Spec("cohere2", Cohere2Config, 37, 261, F16, dict(rope_theta=1e4), dim=32, n_heads=4, n_kv_heads=2, ffn=40, n_layers=2, tied=True, gain=16.0, push=6.0, hf="new",
+         extra=dict(layer_norm_eps=1e-5, sliding_window=11, layer_types=SF, logit_scale=0.0625)),
+    Spec("cohere2_moe", Cohere2MoeConfig, 35, 259, F16, dict(rope_theta=1e4), dim=32, n_heads=4, n_kv_heads=2, head_dim=8, ffn=24, n_layers=2, tied=True, gain=16.0, push=6.0,
+         hf="new", extra=dict(layer_norm_eps=1e-5, sliding_window=10, layer_types=SF, logit_scale=0.0625, num_experts=5, num_experts_per_tok=2, num_shared_experts=2,
+                              expert_selection_fn="sigmoid", mlp_layer_types=["dense", "sparse"], prefix_dense_intermediate_size=40,
+                              prefix_dense_sliding_window_pattern=2)),
+    Spec("glm4", Glm4Config, 35, 260, F16, dict(rope_theta=1e4, partial_rotary_factor=0.5), dim=32, n_heads=4, n_kv_heads=2, head_dim=12, ffn=40, hf="new",
+         extra=dict(attention_bias=True)),
+    Spec("ernie4_5", Ernie4_5Config, 34, 261, F16, dict(rope_theta=5e5), dim=32, n_heads=4, n_kv_heads=1, head_dim=12, ffn=40, tied=True, hf="new"),
+    Spec("ernie4_5_moe", Ernie4_5_MoeConfig, 33, 259, F16, dict(rope_theta=5e5), dim=32, n_heads=4, n_kv_heads=2, ffn=40, n_layers=2, tied=True, hf="new",
+         extra=dict(moe_num_experts=5, moe_k=2, moe_num_shared_experts=1, moe_intermediate_size=24, moe_layer_start_index=1)),
+    Spec("starcoder2", Starcoder2Config, 36, 260, F16, dict(rope_theta=1e5), dim=32, n_heads=4, n_kv_heads=2, ffn=48, tied=True, hf="new",
+         extra=dict(norm_epsilon=1e-5, sliding_window=13)),
+    Spec("apertus", ApertusConfig, 37, 261, F16, LLAMA3, dim=32, n_heads=4, n_kv_heads=2, ffn=48, hf="new"),
+    Spec("arcee", ArceeConfig, 34, 259, F16, YARN, dim=32, n_heads=4, n_kv_heads=2, ffn=48, hf="new"),
+    Spec("hunyuan_dense", HunYuanDenseV1Config, 35, 260, F16, dict(rope_theta=1e4), dim=32, n_heads=4, n_kv_heads=2, head_dim=12, ffn=40, tied=True, hf="new"),
+    Spec("llama4", Llama4TextConfig, 41, 259, F16, dict(rope_theta=5e5), dim=32, n_heads=4, n_kv_heads=2, head_dim=8, ffn=24, n_layers=4, hf="new",
+         extra=dict(intermediate_size_mlp=40, num_local_experts=4, num_experts_per_tok=1, interleave_moe_layer_step=2)),
+    Spec("phimoe", PhimoeConfig, 33, 259, F16, dict(rope_theta=1e4), dim=32, n_heads=4, n_kv_heads=2, ffn=24, hf="new",
+         extra=dict(num_local_experts=5, num_experts_per_tok=2, router_jitter_noise=0.01)),
+    Spec("solar_open", SolarOpenConfig, 34, 261, F16, dict(rope_theta=1e6), dim=32, n_heads=4, n_kv_heads=2, head_dim=12, ffn=40, hf="new",
+         extra=dict(n_routed_experts=5, num_experts_per_tok=2, n_shared_experts=1, moe_intermediate_size=24, routed_scaling_factor=1.5)),
+    Spec("laguna", LagunaConfig, 37, 260, F16, LAGUNA, dim=32, n_heads=4, n_kv_heads=2, head_dim=12, ffn=40, n_layers=3, hf="new",
+         extra=dict(sliding_window=11, layer_types=["full_attention", "sliding_attention", "full_attention"], num_attention_heads_per_layer=[4, 6, 4],
+                    mlp_layer_types=["dense", "sparse", "sparse"], num_experts=5, num_experts_per_tok=2, moe_intermediate_size=24,
+                    shared_expert_intermediate_size=32, moe_routed_scaling_factor=1.5)),
+    Spec("muse_glimmer", MuseGlimmerTextConfig, 33, 259, F16, dict(rope_theta=1e4), dim=32, n_heads=4, n_kv_heads=2, head_dim=8, ffn=24, n_layers=4, gain=5.0,
+         hf="new", extra=dict(sliding_window=11)),
+    Spec("qwen2_5_vl", Qwen2_5_VLTextConfig, 34, 259, F16, dict(rope_theta=1e6, mrope_section=[1, 1, 2]), dim=32, n_heads=4, n_kv_heads=2, ffn=40, n_layers=2, hf="new"),
+    Spec("qwen3_vl", Qwen3VLTextConfig, 33, 259, F16, dict(rope_theta=1e6, mrope_section=[2, 2, 2]), dim=32, n_heads=4, n_kv_heads=2, head_dim=12, ffn=40, n_layers=2,
+         eps=1e-6, hf="new"),
+    Spec("qwen3_vl_moe", Qwen3VLMoeTextConfig, 32, 260, F16, dict(rope_theta=1e6, mrope_section=[3, 2, 1]), dim=32, n_heads=4, n_kv_heads=2, head_dim=12, ffn=40, n_layers=2,
+         eps=1e-6, hf="new", extra=dict(num_experts=5, num_experts_per_tok=2, moe_intermediate_size=24)),
+    Spec("lfm2", Lfm2Config, 25, 259, F16, dict(rope_theta=1e6), dim=16, n_heads=2, n_kv_heads=1, ffn=36, n_layers=3, tied=True, seed=1049, hf="new",
          extra=LFM2 | dict(block_multiple_of=7, block_ffn_dim_multiplier=1.2)),
-    Spec("lfm2_moe", Lfm2MoeConfig, 23, 259, F16, dict(rope_theta=1e6), dim=16, n_heads=2, n_kv_heads=1, ffn=24, n_layers=3, tied=True, hf="new",
+    Spec("lfm2_moe", Lfm2MoeConfig, 23, 259, F16, dict(rope_theta=1e6), dim=16, n_heads=2, n_kv_heads=1, ffn=24, n_layers=3, tied=True, seed=1050, hf="new",
          extra=LFM2 | dict(num_experts=3, num_experts_per_tok=2, moe_intermediate_size=8, num_dense_layers=1, conv_L_cache=4)),
-    Spec("mamba2", Mamba2Config, 23, 259, F16, dim=16, n_heads=1, n_kv_heads=1, head_dim=8, ffn=0, n_layers=2, gain=1.4, hf="new",
+    Spec("mamba2", Mamba2Config, 23, 259, F16, dim=16, n_heads=1, n_kv_heads=1, head_dim=8, ffn=0, n_layers=2, gain=1.4, seed=1051, hf="new",
          extra=dict(layer_norm_epsilon=1e-5, num_heads=4, n_groups=2, state_size=6, conv_kernel=4, chunk_size=8)),
 ]
 
@@ -203,19 +260,29 @@ RANDOM_BITS = {"Q2_K": (80, 82, 1.5), "Q3_K": (108, None, 0), "Q4_K": (0, 2, 7.5
                "Q6_K": (208, None, 0), "IQ4_NL": (0, None, 0), "IQ4_XS": (0, None, 0)}
 
 
+def other_eps(spec):
+    return {"layer_norm_eps", "norm_epsilon"} & set(spec.extra)
+
+
+def has_key(spec, key):
+    if key == "rope_parameters":  # not every config with a rope declares them
+        return DIALECTS[spec.config.model_type].has_attention
+    return key in spec.config.__dataclass_fields__
+
+
 def make_model(spec):
     rope = {"rope_type": "default", "rope_theta": 10000.0, **spec.rope}
     head_dim = spec.head_dim or spec.dim // spec.n_heads
     context = int(rope["factor"] * rope.get("original_max_position_embeddings", 128)) if "factor" in rope else spec.context
     if "full_attention" in spec.rope:
         rope = spec.rope
-    shared = dict(num_attention_heads=spec.n_heads, num_key_value_heads=spec.n_kv_heads, max_position_embeddings=context, rms_norm_eps=spec.eps,
-                  rope_parameters=rope)
+    shared = dict(num_attention_heads=spec.n_heads, num_key_value_heads=spec.n_kv_heads, max_position_embeddings=context,
+                  rope_parameters=rope, **({} if other_eps(spec) else {"rms_norm_eps": spec.eps}))
     config = spec.config(
         vocab_size=spec.vocab, hidden_size=spec.dim, **({"intermediate_size": spec.ffn} if spec.ffn else {}), num_hidden_layers=spec.n_layers,
-        **{key: value for key, value in shared.items() if key in spec.config.__dataclass_fields__}, head_dim=head_dim, tie_word_embeddings=spec.tied,
+        **{key: value for key, value in shared.items() if has_key(spec, key)}, head_dim=head_dim, tie_word_embeddings=spec.tied,
         bos_token_id=spec.vocab - 2, eos_token_id=spec.vocab - 1, pad_token_id=None, attn_implementation="eager", **spec.extra)
-    model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
+    model = class_of(config)._from_config(config, dtype=torch.float32).eval()
     if spec.head_dim == 0 and config.model_type.startswith("qwen3"):
         raise ValueError("qwen3 files always say head_dim")
     return model
@@ -226,8 +293,10 @@ def weight_stats(name, shape, spec, plus_one):
     if name.endswith("A_log"):
         return -1.5, 1.0  # most elements of a state last for some tokens, some for many
     if name.endswith(("norm.weight", "norm_f.weight")):
-        mean = spec.push if ".post_" in name and plus_one else 1.0
+        mean = spec.push if ".post_" in name else 1.0
         return (mean - 1.0 if plus_one else mean), 0.3
+    if name.endswith(("router.scale", "per_expert_scale", "layer_scalar")):
+        return 1.0, 0.3
     if name.endswith("bias"):
         return 0.0, 0.3
     if name.endswith("sinks"):
@@ -292,8 +361,14 @@ def fill_weights(model, spec, rng):
     config, dialect = model.config, DIALECTS[model.config.model_type]
     names = gguf.get_tensor_name_map(dialect.arch, spec.n_layers)
     tensors = []
-    for name, param in [*model.named_parameters(), *score_biases(model)]:
-        plus_one = dialect.plus_one and name.endswith("norm.weight") and "linear_attn" not in name
+    draw_activations(model, rng)
+    for name, param in [*model.named_parameters(), *other_weights(model)]:
+        if name.endswith(SCORE_BIASES):
+            name = name.removesuffix("_bias") + ".bias"
+        if ".act_fn." in name:
+            continue
+        plus_one = dialect.plus_one and name.endswith("norm.weight") and "linear_attn" not in name and not (
+            name == "model.norm.weight" and config.model_type == "muse_glimmer_text")
         kept = PLUS_ONE if plus_one else MINUS_EXP if name.endswith("A_log") else PLAIN
         mean, std = weight_stats(name, param.shape, spec, plus_one)
         w = np.zeros(tuple(param.shape), np.float32)
@@ -315,16 +390,37 @@ def fill_weights(model, spec, rng):
         tensors += parts
         with torch.no_grad():
             param.copy_(torch.from_numpy(w))
-    return tensors + rope_tensors(spec, config)
+    return tensors + rope_tensors(spec, config) + head_norms(config)
 
 
-STACKED = ("ffn_gate_exps", "ffn_up_exps", "ffn_down_exps", "attn_k_b", "attn_v_b")
+STACKED = ("ffn_gate_up_exps", "ffn_gate_exps", "ffn_up_exps", "ffn_down_exps", "attn_k_b", "attn_v_b")
 
 
-def score_biases(model):
-    """DeepSeek's and LFM2's corrections of the routers' scores, which are not parameters of the module."""
-    return [(n.removesuffix("_bias") + ".bias", b) for n, b in model.named_buffers()
-            if n.endswith(("e_score_correction_bias", "expert_bias"))]
+@torch.no_grad()
+def draw_activations(model, rng):
+    """Draws the numbers of xIELU, which GGUF files have as keys."""
+    modules = [m.mlp.act_fn for m in model.modules() if hasattr(getattr(m, "mlp", None), "act_fn") and hasattr(m.mlp.act_fn, "alpha_p")]
+    for act in modules:
+        for number in (act.alpha_p, act.alpha_n):
+            number.copy_(torch.tensor(rng.normal(0, 0.5, 1).astype(np.float32)))
+    if modules:
+        model.config.xielu = {"alpha_p": [float(a.alpha_p) for a in modules], "alpha_n": [float(a.alpha_n) for a in modules],
+                              "beta": [float(a.beta) for a in modules], "eps": [float(a.eps) for a in modules]}
+
+
+def other_weights(model):
+    """Weights that are not parameters of the module: corrections of the routers' scores, factors of layers."""
+    return [(n, b) for n, b in model.named_buffers()
+            if n.endswith((*SCORE_BIASES, "layer_scalar"))]
+
+
+def head_norms(config):
+    """Norms of q and k that have no weight in transformers; the one of q has the factor of the scores."""
+    if config.model_type != "muse_glimmer_text":
+        return []
+    values = (("q", config.qk_scale_factor), ("k", 1.0))
+    return [(f"blk.{i}.attn_{name}_norm.weight", np.full(config.head_dim, value, np.float32), QT.F32)
+            for i in range(config.num_hidden_layers) for name, value in values]
 
 
 def rope_tensors(spec, config):
@@ -333,6 +429,10 @@ def rope_tensors(spec, config):
     rope = rope_of(config)
     if rope["rope_type"] == "llama3":
         return [("rope_freqs.weight", llama3_factors(config), QT.F32)]
+    if rope["rope_type"] == "proportional":
+        n = config.per_layer_config["full_attention"].head_dim
+        n_rotated = int(rope["partial_rotary_factor"] * n / 2)
+        return [("rope_freqs.weight", np.array([1.0] * n_rotated + [1e30] * (n // 2 - n_rotated), np.float32), QT.F32)]
     if rope["rope_type"] == "longrope":
         return [(f"rope_factors_{kind}.weight", np.array(rope[f"{kind}_factor"], np.float32), QT.F32)
                 for kind in ("long", "short")]
@@ -354,22 +454,6 @@ def llama3_factors(config):
     return np.array(factors, np.float32)
 
 
-def byte_tokens():
-    """GPT-2's printable spelling of the 256 bytes, in its order."""
-    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    others = [b for b in range(256) if b not in printable]
-    return [chr(b) for b in printable] + [chr(256 + i) for i in range(len(others))]
-
-
-def token_list(vocab):
-    """256 bytes, as many merges as fit, <|bos|> and <|eos|>: exactly `vocab` tokens -> (tokens, merges)."""
-    merges = ["Ġ t", "h e", "Ġt he", "i n", "Ġ a", "e r", "o n", "r e", "n d", "Ġ s", "Ġa nd", "i t", "i s", "a t",
-              "in g", "e n", "o r", "Ġ o", "Ġo f"][:vocab - 258]
-    tokens = byte_tokens() + [m.replace(" ", "") for m in merges] + ["<|bos|>", "<|eos|>"]
-    assert len(tokens) == vocab == len(set(tokens))
-    return tokens, merges
-
-
 def add_tokenizer(writer, vocab):
     tokens, merges = token_list(vocab)
     writer.add_tokenizer_model("gpt2")
@@ -387,15 +471,19 @@ def add_config(writer, spec, config):
     writer.add_context_length(getattr(config, "max_position_embeddings", 2**20))
     writer.add_embedding_length(config.hidden_size)
     writer.add_block_count(config.num_hidden_layers)
-    writer.add_layer_norm_rms_eps(spec.eps)
     if not DIALECTS[config.model_type].has_attention:
         writer.add_feed_forward_length(0)
         writer.add_head_count(0)
+        writer.add_layer_norm_rms_eps(spec.eps)
         return DIALECTS[config.model_type].keys(writer, config)
     if spec.ffn:
         writer.add_feed_forward_length(ffn_width(config))
     writer.add_head_count(config.num_attention_heads)
-    writer.add_head_count_kv(kv_heads(config))
+    writer.add_head_count_kv(kv_heads(config, spec.n_kv_heads))
+    if other_eps(spec) or config.model_type == "phimoe":
+        writer.add_layer_norm_eps(spec.eps)
+    else:
+        writer.add_layer_norm_rms_eps(spec.eps)
     rope = rope_of(config)
     if config.model_type not in ("gemma", "gemma2"):
         writer.add_rope_freq_base(rope["rope_theta"])
@@ -416,7 +504,7 @@ def add_config(writer, spec, config):
 
 
 def write_gguf(path, spec, config, tensors, more_keys={}):
-    arch = gguf.MODEL_ARCH_NAMES[DIALECTS[config.model_type].arch]
+    arch = DIALECTS[config.model_type].name
     writer = gguf.GGUFWriter(path, arch)
     for key, value in more_keys.items():
         writer.add_uint32(f"{arch}.{key}", value)
@@ -500,29 +588,17 @@ def old_config(path):
     assert old.rope_parameters == new.rope_parameters and old.dtype == new.dtype
 
 
-def hf_tokenizer(vocab):
-    """The tokenizer of add_tokenizer(), as an object of the tokenizers package."""
-    tokens, merges = token_list(vocab)
-    model = tokenizers.models.BPE({t: i for i, t in enumerate(tokens[:-2])}, [tuple(m.split()) for m in merges])
-    tokenizer = tokenizers.Tokenizer(model)
-    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = tokenizers.decoders.ByteLevel()
-    tokenizer.add_special_tokens(tokens[-2:])
-    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token=tokens[-2], eos_token=tokens[-1])
-    fast.chat_template = "{% for m in messages %}{{ bos_token }}{{ m.role }}: {{ m.content }}{{ eos_token }}{% endfor %}"
-    return fast
-
-
 @torch.inference_mode()
 def write_hf(folder, spec, model, tokens, logits):
     folder.mkdir(parents=True, exist_ok=True)
     for file in folder.iterdir():
         file.unlink()
     dtype = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}[spec.types["*"]]
-    routers = (".gate.weight", ".router.weight", "shared_expert_gate.weight")
+    routers = (".gate.weight", ".router.weight", ".router.proj.weight", "shared_expert_gate.weight")
     state = {k: v.to(dtype) if v.dim() > 1 and not k.endswith(("bias", "conv1d.weight", "conv.conv.weight", *routers)) else v for k, v in model.state_dict().items()
              if not (spec.tied and k == "lm_head.weight")}
     model.config.dtype = dtype
+    model.generation_config = getattr(model, "generation_config", None) or transformers.GenerationConfig()
     model.generation_config.eos_token_id = [spec.vocab - 1, spec.vocab - 2]
     model.save_pretrained(folder, state_dict=state, max_shard_size="60KB" if spec.hf == "sharded" else "5GB")
     if spec.hf == "packed":
@@ -532,7 +608,7 @@ def write_hf(folder, spec, model, tokens, logits):
         old_config(folder / "config.json")
     for file in folder.iterdir():
         file.chmod(0o644)
-    again = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
+    again = type(model).from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
     assert np.abs(again(torch.tensor([tokens])).logits[0].numpy() - logits).max() < 1e-5, spec.name
 
 
@@ -547,7 +623,7 @@ def make_golden(spec, seed, out):
     if spec.types == {"*": "Q8_0"} and "num_experts" not in spec.extra:
         np.save(out / f"{spec.name}.int8.npy", int8_logits(model, tokens))
     sidecar = {
-        "name": spec.name, "file": f"{spec.name}.gguf", "arch": gguf.MODEL_ARCH_NAMES[DIALECTS[model.config.model_type].arch],
+        "name": spec.name, "file": f"{spec.name}.gguf", "arch": DIALECTS[model.config.model_type].name,
         "types": spec.types, **({"n_ctx": spec.n_ctx} if spec.n_ctx else {}), "logits": f"{spec.name}.npy", "tokens": tokens, "greedy": greedy,
         "greedy_margin": round(margin, 5), "seed": seed, "torch": torch.__version__.split("+")[0],
         "transformers": transformers.__version__, "gguf": version("gguf"), "numpy": np.__version__}

@@ -17,16 +17,41 @@ void AttentionBlock::lay_out(Buffers& buffers) {
   if (heads_of_ranks) buffers.scratch_act(heads_of_ranks->rows, heads_of_ranks->q_dim + heads_of_ranks->k_dim);
 }
 
+static void norm_heads(Backend& backend, const Tensor& rows, int64_t head_dim, const NormArgs& norm) {
+  const Tensor heads = rows.reshape(rows.rows * rows.cols / head_dim, head_dim);
+  backend.norm(heads, heads, norm);
+}
+
+// The norm of each head and the rope of q or k, in the order of the model.
+static void rotate(const AttentionBlock& b, Backend& backend, const Tensor& rows, int n_heads, const NormArgs& norm) {
+  const auto rope = [&] {
+    if (b.rope.angles) backend.rope(rows, n_heads, {backend.token_rows(b.rope.angles), b.rope.layout});
+  };
+  if (b.norms_after_rope) rope();
+  if (norm.weight || b.norms_heads)
+    norm_heads(backend, rows, norm.weight ? norm.weight.cols : b.attention.head_dim, norm);
+  if (!b.norms_after_rope) rope();
+}
+
 // The queries alone, for keys and values that an earlier layer has written.
 static void make_queries(const AttentionBlock& b, Backend& backend, const Tensor& q, const Tensor& norm_out) {
   CHECK(!b.heads_of_ranks && !b.reads_pair);
   const auto [input, norm] = input_of(backend, b, norm_out);
   backend.norm_matmul(q, input, norm_out, norm, b.wq, b.bq);
-  if (const int64_t n = b.q_norm.weight.cols; b.q_norm.weight) {
-    const Tensor heads = q.reshape(q.rows * q.cols / n, n);
-    backend.norm(heads, heads, b.q_norm);
-  }
-  if (b.rope.angles) backend.rope(q, b.attention.n_heads, {backend.token_rows(b.rope.angles), b.rope.layout});
+  rotate(b, backend, q, b.attention.n_heads, b.q_norm);
+}
+
+// Queries, keys and values that the fused op does not make. Without a matrix, values are the keys before norm and rope.
+static void make_values(const AttentionBlock& b, Backend& backend, const Tensor& q, const Tensor& norm_out) {
+  const AttentionArgs& a = b.attention;
+  const Tensor k = backend.token_rows(b.k), v = backend.token_rows(b.v);
+  make_queries(b, backend, q, norm_out);
+  const Tensor input = b.norm.weight ? norm_out : stream_of(backend, b);
+  backend.matmul(k, input, b.wk, b.bk);
+  b.wv ? backend.matmul(v, input, b.wv, b.bv) : backend.copy(v, k);
+  if (b.norms_values) norm_heads(backend, v, a.head_dim, b.v_norm);
+  rotate(b, backend, k, a.n_kv_heads, b.k_norm);
+  backend.kv_write(*b.kv, a.layer, k, v);
 }
 
 static void make_qkv(const AttentionBlock& b, Backend& backend, const Tensor& q, const Tensor& norm_out) {
@@ -59,13 +84,20 @@ void run_block(const AttentionBlock& b, Backend& backend) {
   const Tensor x = backend.token_rows(b.x), norm_out = backend.token_rows(b.normed), q = backend.token_rows(b.q),
                attended = backend.token_rows(b.attended);
   const AttentionArgs& a = b.attention;
-  b.only_queries ? make_queries(b, backend, q, norm_out) : make_qkv(b, backend, q, norm_out);
+  if (b.only_queries) {
+    make_queries(b, backend, q, norm_out);
+  } else if (!b.is_fused()) {
+    make_values(b, backend, q, norm_out);
+  } else {
+    make_qkv(b, backend, q, norm_out);
+  }
+  if (b.query_scale.beta != 0) backend.scale_by_position(q, b.query_scale);
   if (b.only_keys) return;
   backend.attention(attended, q, *b.kv, a);
   if (b.gate) {
-    const Tensor gates = backend.token_rows(b.gates);
+    const Tensor gates = b.gates.view(x.rows, b.gate.n_out);
     backend.matmul(gates, b.norm.weight ? norm_out : stream_of(backend, b), b.gate);
-    backend.gate(attended, gates);
+    b.softplus_gate ? backend.scale_groups(attended, gates, true) : backend.gate(attended, gates);
   }
   join(backend, b.join, x, backend.token_rows(b.branch), attended, b.wo, b.bo, norm_out);
 }

@@ -25,7 +25,7 @@ void run_block(const EmbedBlock& b, Backend& backend) {
   if (b.second_type)
     for (const RowRange& rows : backend.batch().second_rows)
       backend.add_positions(x.slice_rows(rows.first, rows.n), b.second_type);
-  if (b.norm.weight) backend.norm(x, x, b.norm);
+  if (b.norm.weight || b.normalizes) backend.norm(x, x, b.norm);
 }
 
 }  // namespace ingot

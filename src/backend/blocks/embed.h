@@ -11,6 +11,7 @@ struct EmbedBlock {
   Tensor positions;    // [n_ctx, dim], [1, dim] or empty: added to each token
   Tensor second_type;  // [1, dim] or empty: added to the tokens of a pair's second text
   NormArgs norm;       // empty weight: none
+  bool normalizes = false;  // the norm has no weight
   void lay_out(Buffers&) {}
 };
 void run_block(const EmbedBlock& b, Backend& backend);

@@ -45,12 +45,35 @@ static void shared_expert(Backend& backend, const ExpertsBlock& b, const Tensor&
                .out = b.out.view(n, x.cols)});
 }
 
+// Experts whose inputs are scaled: both products are linear in the input, so the scale moves behind the gate's product,
+// and for up to the output.
+static void scaled_experts(Backend& backend, const ExpertsBlock& b, const Tensor& to, const Tensor& norm_out) {
+  const Tensor x = backend.token_rows(b.x), logits = backend.token_rows(b.logits), ids = backend.token_rows(b.ids),
+               weights = backend.token_rows(b.weights);
+  const int64_t rows = x.rows * b.route.n_used;
+  const Tensor gate = b.gate.view(rows, b.ffn_dim), up = b.up.view(rows, b.ffn_dim), out = b.out.slice_rows(0, rows);
+  backend.norm_matmul(logits, stream_of(backend, b), norm_out, b.norm, b.w_router, b.b_router);
+  backend.moe_route(ids, weights, logits, b.route);
+  backend.moe_matmul(gate, norm_out, b.w_gate, ids, b.b_gate);
+  backend.moe_matmul(up, norm_out, b.w_up, ids, b.b_up);
+  backend.scale_groups(gate, weights.reshape(rows, 1), false);
+  backend.act_mul(gate, gate, up, b.act);
+  backend.moe_matmul(out, gate, b.w_down, ids, b.b_down);
+  backend.moe_combine(to, out, weights);
+}
+
 void run_block(const ExpertsBlock& b, Backend& backend) {
   const Tensor x = backend.token_rows(b.x), norm_out = backend.token_rows(b.normed);
   const Tensor to = b.sums ? backend.token_rows(b.sum) : x;
   const int64_t rows = x.rows * b.route.n_used;
   const auto [input, first_norm] = input_of(backend, b, norm_out);
   if (b.sums) backend.zero(to);
+  if (b.scales_input) {
+    scaled_experts(backend, b, to, norm_out);
+    if (b.shared_gate) shared_expert(backend, b, to, norm_out);
+    if (b.sums) backend.add_reduced(x, to, norm_out, b.next_norm);
+    return;
+  }
   backend.moe({.residual = to,
                .x = input,
                .norm = first_norm,

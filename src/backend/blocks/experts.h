@@ -18,6 +18,7 @@ struct ExpertsBlock {
   Tensor b_gate, b_up, b_down;  // [n_experts or route.n_own, n_out] or empty
   Activation act = Activation::kSilu;
   int n_experts = 0, ffn_dim = 0;
+  bool scales_input = false;  // the weight of an expert multiplies its input, not its output
   // The shared expert, which every token uses; shared_dim 0: none. If it has a router, it runs as a mixture with one
   // expert.
   int shared_dim = 0;

@@ -25,7 +25,7 @@ void run_block(const FeedForwardBlock& b, Backend& backend) {
                      .act = b.act});
   } else {
     backend.norm_matmul(hidden, input, norm_out, first_norm, b.w_up, b.b_up);
-    backend.act(hidden, b.act);
+    b.has_xielu ? backend.xielu(hidden, b.xielu) : backend.act(hidden, b.act);
   }
   join(backend, b.join, x, backend.token_rows(b.branch), hidden, b.w_down, b.b_down, norm_out);
 }

@@ -17,6 +17,8 @@ struct FeedForwardBlock {
   Tensor b_gate, b_up;       // [1, ffn] or empty
   Tensor b_down;             // [1, dim] or empty
   Activation act = Activation::kSilu;
+  bool has_xielu = false;
+  Xielu xielu;  // in place of act
   int ffn_dim = 0;
   Join join;
   Tensor normed;          // as in AttentionBlock

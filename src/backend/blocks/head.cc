@@ -33,7 +33,8 @@ void run_block(const HeadBlock& b, Backend& backend) {
   const Tensor selected = b.selected.slice_rows(0, n), logits = b.logits.slice_rows(0, n);
   const Tensor own = b.n_ranks > 1 ? b.own.slice_rows(0, n) : logits;
   backend.gather_rows(selected, backend.token_rows(b.x));
-  backend.norm_matmul(own.slice_cols(0, b.output.n_out), selected, b.normed.slice_rows(0, n), b.norm, b.output);
+  backend.norm_matmul(own.slice_cols(0, b.output.n_out), selected, b.normed.slice_rows(0, n), b.norm, b.output,
+                      b.bias);
   if (b.n_ranks > 1) gather_logits(backend, b, logits, own);
   if (b.scale != 1 || b.softcap > 0) backend.scale(logits, b.scale, b.softcap);
 }

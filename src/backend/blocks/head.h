@@ -8,6 +8,7 @@ struct HeadBlock {
   Tensor x;                      // [max_tokens, dim]
   NormArgs norm;                 // weight [1, dim]
   Weight output;                 // [n_vocab, dim]
+  Tensor bias;                   // [1, n_vocab] or empty
   float scale = 1, softcap = 0;  // scale and softcap of the logits; softcap 0: none
   int n_vocab = 0;
   // With several ranks, each has the logits of `rank_vocab` neighbouring tokens; the last rank has the rest.

@@ -46,6 +46,7 @@ void run_block(const LatentAttentionBlock& b, Backend& backend) {
   }
   const Tensor q_heads = backend.token_rows(b.q_heads);
   backend.matmul(q_heads, query_from, b.wq);
+  if (b.query_scale.beta != 0) backend.scale_by_position(q_heads, b.query_scale);
   const Tensor heads = q_heads.reshape(rows, b.nope_dim + b.rope_dim), q_rows = q.reshape(rows, a.head_dim);
   backend.copy(q_rows.slice_cols(0, b.rope_dim), heads.slice_cols(b.nope_dim, b.rope_dim));
   backend.moe_matmul(q_rows.slice_cols(b.rope_dim, b.kv_rank), heads.slice_cols(0, b.nope_dim), b.wk_b, head_ids, {});

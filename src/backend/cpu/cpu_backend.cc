@@ -8,6 +8,7 @@
 #include "backend/cpu/cpu_kv.h"
 #include "backend/cpu/isa.h"
 #include "backend/ref/ref_backend.h"
+#include "backend/row_ops.h"
 #include "base/error.h"
 #include "base/numa.h"
 
@@ -56,6 +57,7 @@ Weight CpuBackend::prepare(const Weight& host, unsigned use) {
 
 // Rows of an embedding that is also multiplied are read from the panels.
 bool CpuBackend::reads_codes(Format format, unsigned use) const {
+  if ((use & kForHostTable) != 0) return true;
   return (use & kForEmbedding) != 0 && !((use & kForMatmul) != 0 && cpu::packs_exactly(format));
 }
 
@@ -163,10 +165,26 @@ void CpuBackend::embed(Tensor x, const Weight& table, float scale) {
 }
 
 void CpuBackend::norm(Tensor y, Tensor x, const NormArgs& a) {
-  const float* bias = a.bias ? a.bias.f32() : nullptr;
+  const float *weight = a.weight ? a.weight.f32() : nullptr, *bias = a.bias ? a.bias.f32() : nullptr;
   for_rows(x.rows, x.rows * x.cols, [&](int64_t t, int) {
-    kernels_.norm(y.f32(t), x.f32(t), x.cols, a.weight.f32(), bias, a.eps, a.kind == NormKind::kLayer);
+    kernels_.norm(y.f32(t), x.f32(t), x.cols, weight, bias, a.eps, a.kind == NormKind::kLayer);
   });
+}
+
+void CpuBackend::scale_by_position(Tensor x, const PositionScale& args) {
+  for_rows(x.rows, x.rows * x.cols, [&](int64_t t, int) {
+    scale_row(x.f32(t), x.cols, position_factor(args, batch().positions[t]));
+  });
+}
+
+void CpuBackend::scale_groups(Tensor x, Tensor factors, bool softplus) {
+  for_rows(x.rows, x.rows * x.cols, [&](int64_t t, int) {
+    scale_groups_of_row(x.f32(t), x.cols, factors.f32(t), factors.cols, softplus);
+  });
+}
+
+void CpuBackend::xielu(Tensor x, const Xielu& args) {
+  for_rows(x.rows, 16 * x.rows * x.cols, [&](int64_t t, int) { xielu_row(x.f32(t), x.cols, args); });
 }
 
 void CpuBackend::add(Tensor x, Tensor y) {

@@ -68,6 +68,9 @@ class CpuBackend final : public Backend {
   void moe_route(Tensor ids, Tensor weights, Tensor logits, const RouteArgs& args) override;
   void moe_matmul(Tensor y, Tensor x, const Weight& w, Tensor ids, Tensor bias) override;
   void moe_combine(Tensor residual, Tensor y, Tensor weights) override;
+  void scale_by_position(Tensor x, const PositionScale& args) override;
+  void scale_groups(Tensor x, Tensor factors, bool softplus) override;
+  void xielu(Tensor x, const Xielu& args) override;
   void gate(Tensor x, Tensor gate) override;
   void short_conv(const ShortConvArgs& args) override;
   void delta_rule(const DeltaRuleArgs& args) override;

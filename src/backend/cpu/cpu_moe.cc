@@ -148,7 +148,7 @@ void CpuBackend::moe(const MoeArgs& a) {
   const auto& up = *static_cast<const PackedWeight*>(a.w_up->packed);
   if (a.x.rows == 0) return;
   const Tensor x = normed(a.x, a.normed, a.norm);
-  matmul(a.logits, x, *a.w_router, a.b_router);
+  matmul(a.logits, a.router_x ? a.router_x : x, *a.w_router, a.b_router);
   moe_route(a.ids, a.weights, a.logits, a.route);
   group_by_expert(a.ids, a.w_gate->n_experts);
   if (groups_.empty()) return;

@@ -111,6 +111,9 @@ class CudaBackend final : public Backend, public RecordedSteps {
   void moe_combine(Tensor residual, Tensor y, Tensor weights) override;
   void moe(const MoeArgs& args) override;
 
+  void scale_by_position(Tensor x, const PositionScale& args) override;
+  void scale_groups(Tensor x, Tensor factors, bool softplus) override;
+  void xielu(Tensor x, const Xielu& args) override;
   void gate(Tensor x, Tensor gate) override;
   void short_conv(const ShortConvArgs& args) override;
   void delta_rule(const DeltaRuleArgs& args) override;

@@ -128,6 +128,21 @@ void CudaBackend::moe(const MoeArgs& args) {
   if (!experts_.run(args)) Backend::moe(args);
 }
 
+void CudaBackend::scale_by_position(Tensor x, const PositionScale& args) {
+  cuda::scale_by_position_rows(x, args, core_.step.view().positions, core_.device);
+  check_launch("scale_by_position_rows");
+}
+
+void CudaBackend::scale_groups(Tensor x, Tensor factors, bool softplus) {
+  cuda::scale_group_rows(x, factors, softplus, core_.device);
+  check_launch("scale_group_rows");
+}
+
+void CudaBackend::xielu(Tensor x, const Xielu& args) {
+  cuda::xielu_rows(x, args, core_.device);
+  check_launch("xielu_rows");
+}
+
 void CudaBackend::gate(Tensor x, Tensor gate) { recurrence_.gate(x, gate); }
 
 void CudaBackend::short_conv(const ShortConvArgs& args) { recurrence_.short_conv(args); }

@@ -29,6 +29,7 @@ Weight DeviceWeights::prepare(const Weight& host, unsigned use) {
   Weight weight = host;
   if (host.packed == nullptr) {  // otherwise the weight is an embedding that is also the output matrix
     PackedWeight& w = weights_.emplace_back();
+    in_host_memory_ = (use & kForHostTable) != 0;
     w.f32 = core_.act == DType::kF32, w.n_out = host.n_out, w.n_in = host.n_in, w.n_experts = host.n_experts;
     is_float8(host)                              ? pack_float8(w, host)
     : gpu_stores_codes(info(host.format), w.f32) ? pack_codes(w, host)
@@ -39,6 +40,12 @@ Weight DeviceWeights::prepare(const Weight& host, unsigned use) {
   if (const size_t bytes = copy_bytes(host, use); bytes > 0) add_copy(*own(weight), host.format, bytes);
   if ((use & kForMatmul) != 0 && weight.n_experts == 1) of_products_.push_back(weight);
   return weight;
+}
+
+// Tables in host memory are read over the bus: a step reads few of their rows.
+void* DeviceWeights::take(size_t bytes) {
+  if (!in_host_memory_) return core_.memory.take(bytes);
+  return in_host_.emplace_back(bytes, Place::kPinned).data();
 }
 
 // Null: the weight belongs to another backend.
@@ -52,6 +59,7 @@ size_t DeviceWeights::copy_bytes(const Weight& shape, unsigned use) const {
 }
 
 size_t DeviceWeights::packed_bytes(const Weight& shape, unsigned use) const {
+  if ((use & kForHostTable) != 0) return 0;
   return copy_bytes(shape, use) +
          (is_float8(shape) ? float8_bytes(shape.n_out, shape.n_in) : gpu_packed_bytes(shape, core_.act == DType::kF32));
 }
@@ -88,7 +96,7 @@ WeightUpload& DeviceWeights::weight_upload() {
 void DeviceWeights::pack_dense(PackedWeight& w, const Weight& host) {
   const size_t element = w.f32 ? 4 : 2;
   w.expert_bytes = w.n_out * w.n_in * static_cast<int64_t>(element);
-  auto* to = static_cast<char*>(core_.memory.take(static_cast<size_t>(w.n_experts * w.expert_bytes)));
+  auto* to = static_cast<char*>(take(static_cast<size_t>(w.n_experts * w.expert_bytes)));
   w.data = to;
   if (host.format == (w.f32 ? Format::F32 : Format::F16))
     return weight_upload().copy(to, host.codes, host.bytes(), device_);
@@ -112,7 +120,7 @@ bool DeviceWeights::is_float8(const Weight& host) const {
 
 void DeviceWeights::pack_float8(PackedWeight& w, const Weight& host) {
   w.layout = Layout::kFloat8;
-  char* to = static_cast<char*>(core_.memory.take(float8_bytes(w.n_out, w.n_in)));
+  char* to = static_cast<char*>(take(float8_bytes(w.n_out, w.n_in)));
   w.data = to;
   w.scales = to + w.n_out * w.n_in;
   const size_t tables = static_cast<size_t>(float8_scales(w.n_out, w.n_in)) * sizeof(float);
@@ -157,7 +165,7 @@ void DeviceWeights::pack_codes(PackedWeight& w, const Weight& host) {
   w.expert_scale_bytes = n_units * gpu_scale_bytes(format, w.f32);
   const auto all_codes = static_cast<size_t>(w.n_experts * w.expert_bytes);
   const auto all_scales = static_cast<size_t>(w.n_experts * w.expert_scale_bytes);
-  void *codes = core_.memory.take(all_codes), *scales = core_.memory.take(all_scales),
+  void *codes = take(all_codes), *scales = take(all_scales),
        *raw = core_.memory.at_least(raw_, host.bytes());
   weight_upload().copy(raw, host.codes, host.bytes(), device_);
   uint32_t* largest = nullptr;

@@ -53,6 +53,7 @@ class DeviceWeights {
   void fill_copies();
   void join(std::initializer_list<const Weight*> weights);
   void read_facts();
+  void* take(size_t bytes);  // for the weight that prepare() packs: memory of the device, or of the host
 
   Core& core_;
   Device& device_ = core_.device;
@@ -65,6 +66,8 @@ class DeviceWeights {
   std::unique_ptr<WeightUpload> upload_;      // until end_upload()
   std::vector<PackedWeight*> without_facts_;  // their facts are still on the device, in facts_
   Memory facts_;
+  bool in_host_memory_ = false;  // of that weight (kForHostTable)
+  std::deque<Memory> in_host_;
   Memory raw_;  // a weight or a part of it, in the file's layout, while it is repacked
 };
 

@@ -123,6 +123,9 @@ void act_mul_rows(const Tensor& y, const Tensor& gate, const Tensor& up, Activat
                   bool rounds = false);
 void scale_rows(const Tensor& x, float factor, float softcap, Device& device);
 void act_rows(const Tensor& x, Activation act, Device& device);
+void scale_by_position_rows(const Tensor& x, const PositionScale& args, const int32_t* positions, Device& device);
+void scale_group_rows(const Tensor& x, const Tensor& factors /* f32 or f16 */, bool softplus, Device& device);
+void xielu_rows(const Tensor& x, const Xielu& args, Device& device);
 void add_positions(const Tensor& x, const Tensor& table, const int32_t* positions, Device& device);    // f32
 void pool(const Tensor& y, const Tensor& x, const int32_t* q_start, Pooling pooling, Device& device);  // f32
 void gather(const Tensor& y, const Tensor& x, const int32_t* rows, Device& device);

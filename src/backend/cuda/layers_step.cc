@@ -69,7 +69,7 @@ bool head_norms_fit(const AttentionBlock& a) {
 bool attention_fits(const AttentionBlock& a) {
   const AttentionArgs& args = a.attention;
   return is_plain_norm(a.norm) && head_norms_fit(a) && args.softcap == 0 && args.causal && !args.sinks && !a.gate &&
-         !a.bo && a.join.is_plain() && !a.join.sum_norm.weight;
+         a.is_fused() && a.query_scale.beta == 0 && !a.bo && a.join.is_plain() && !a.join.sum_norm.weight;
 }
 
 bool second_fits(const FeedForwardBlock& f, float eps) {
@@ -80,7 +80,8 @@ bool second_fits(const FeedForwardBlock& f, float eps) {
 bool second_fits(const ExpertsBlock& e, float eps) {
   const PackedWeight& router = packed(e.w_router);
   return is_plain_norm(e.norm) && e.norm.eps == eps && !e.b_gate && !e.b_up && !e.b_down && e.shared_dim == 0 &&
-         !e.sums && e.route.n_groups_used >= e.route.n_groups && router.layout == Layout::kDense && !router.f32 &&
+         !e.sums && !e.route.expert_scale && !e.scales_input &&
+         e.route.scoring != Scoring::kSparseMixer && e.route.n_groups_used >= e.route.n_groups && router.layout == Layout::kDense && !router.f32 &&
          reinterpret_cast<uintptr_t>(router.data) % 16 == 0;
 }
 

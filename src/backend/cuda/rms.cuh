@@ -12,7 +12,7 @@ constexpr int kMaxPacks = 4;
 inline bool on_16_bytes(const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; }
 
 inline bool can_rms(const Tensor& y, const Tensor& x, const NormArgs& a) {
-  return a.kind == NormKind::kRms && !a.bias && x.dtype == DType::kF32 && x.cols % 4 == 0 &&
+  return a.kind == NormKind::kRms && a.weight && !a.bias && x.dtype == DType::kF32 && x.cols % 4 == 0 &&
          x.cols <= 4 * kPackThreads * kMaxPacks && x.stride % 4 == 0 && y.stride % 4 == 0 && on_16_bytes(x.data) &&
          on_16_bytes(y.data) && on_16_bytes(a.weight.data);
 }

@@ -16,7 +16,7 @@ struct NormParams {
 };
 
 NormParams params_of(const NormArgs& a) {
-  return {a.weight.f32(), a.bias ? a.bias.f32() : nullptr, a.eps, a.kind == NormKind::kLayer};
+  return {a.weight ? a.weight.f32() : nullptr, a.bias ? a.bias.f32() : nullptr, a.eps, a.kind == NormKind::kLayer};
 }
 
 // Floats that a thread of a norm keeps in registers, to read them only once. The thread reads the rest of its row
@@ -58,7 +58,7 @@ __global__ void norm_kernel(Y* y, int64_t y_stride, const X* x, int64_t x_stride
   }
   const float inverse = 1.0f / sqrtf(block_sum(squares, shared) / static_cast<float>(dim) + p.eps);
   const auto write = [&](int64_t i, float v) {
-    const float normed = (v - mean) * inverse * p.weight[i];
+    const float normed = (v - mean) * inverse * (p.weight ? p.weight[i] : 1.0f);
     out[i] = from_float<Y>(p.bias ? normed + p.bias[i] : normed);
   };
 #pragma unroll
@@ -186,6 +186,40 @@ struct Act {
   }
 };
 
+template <class T>
+struct ScaleByPosition {
+  Rows<T> x;
+  PositionScale args;
+  const int32_t* positions;
+  __device__ void operator()(int64_t r, int64_t c) const {
+    const float n = floorf(static_cast<float>(positions[r] + args.offset) / static_cast<float>(args.period));
+    x.at(r, c) = from_float<T>(to_float(x.at(r, c)) * (1.0f + args.beta * logf(1.0f + n)));
+  }
+};
+
+template <class T, class F>
+struct ScaleGroups {
+  Rows<T> x;
+  Rows<F> factors;
+  int64_t size;
+  bool softplus;
+  __device__ void operator()(int64_t r, int64_t c) const {
+    const float f = to_float(factors.at(r, c / size));
+    const float factor = softplus ? fmaxf(f, 0.0f) + log1pf(expf(-fabsf(f))) : f;
+    x.at(r, c) = from_float<T>(to_float(x.at(r, c)) * factor);
+  }
+};
+
+template <class T>
+struct XieluOf {
+  Rows<T> x;
+  Xielu a;
+  __device__ void operator()(int64_t r, int64_t c) const {
+    const float v = to_float(x.at(r, c));
+    x.at(r, c) = from_float<T>((v > 0 ? a.plus * v * v : a.minus * (expm1f(fminf(v, a.eps)) - v)) + a.beta * v);
+  }
+};
+
 struct AddPositions {
   Rows<float> x, table;
   const int32_t* positions;  // null: row 0
@@ -286,6 +320,30 @@ void scale_rows(const Tensor& x, float factor, float softcap, Device& device) {
   with_type(x.dtype, [&](auto* p) {
     using T = std::remove_pointer_t<decltype(p)>;
     each(x, device, Scale<T>{rows_of<T>(x), factor, softcap});
+  });
+}
+
+void scale_by_position_rows(const Tensor& x, const PositionScale& args, const int32_t* positions, Device& device) {
+  with_type(x.dtype, [&](auto* px) {
+    using T = std::remove_pointer_t<decltype(px)>;
+    each(x, device, ScaleByPosition<T>{rows_of<T>(x), args, positions});
+  });
+}
+
+void scale_group_rows(const Tensor& x, const Tensor& factors, bool softplus, Device& device) {
+  with_type(x.dtype, [&](auto* px) {
+    with_type(factors.dtype, [&](auto* pf) {
+      using T = std::remove_pointer_t<decltype(px)>;
+      using F = std::remove_pointer_t<decltype(pf)>;
+      each(x, device, ScaleGroups<T, F>{rows_of<T>(x), rows_of<F>(factors), x.cols / factors.cols, softplus});
+    });
+  });
+}
+
+void xielu_rows(const Tensor& x, const Xielu& args, Device& device) {
+  with_type(x.dtype, [&](auto* px) {
+    using T = std::remove_pointer_t<decltype(px)>;
+    each(x, device, XieluOf<T>{rows_of<T>(x), args});
   });
 }
 

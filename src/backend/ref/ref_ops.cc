@@ -9,11 +9,13 @@
 #include "backend/backend.h"
 #include "backend/ref/host_rows.h"
 #include "backend/route.h"
+#include "backend/row_ops.h"
 
 namespace ingot {
 namespace {
 
 float activate(float x, Activation act) {
+  if (act == Activation::kSquaredRelu) return x > 0 ? x * x : 0.0f;
   if (act == Activation::kSilu) return x / (1.0f + std::exp(-x));
   if (act == Activation::kGelu) return 0.5f * x * (1.0f + std::erf(x * 0.70710678f));
   return 0.5f * x * (1.0f + std::tanh(0.79788456f * (x + 0.044715f * x * x * x)));
@@ -71,7 +73,7 @@ void Backend::norm(Tensor y, Tensor x, const NormArgs& a) {
     for (int64_t i = 0; i < x.cols; ++i) squares += (in[i] - mean) * (in[i] - mean);
     const double inverse = 1.0 / std::sqrt(squares / static_cast<double>(x.cols) + a.eps);
     for (int64_t i = 0; i < x.cols; ++i) {
-      const double normed = (in[i] - mean) * inverse * weight.f32()[i];
+      const double normed = (in[i] - mean) * inverse * (weight ? weight.f32()[i] : 1.0f);
       y.f32(t)[i] = static_cast<float>(normed + (bias ? bias.f32()[i] : 0.0f));
     }
   }
@@ -176,6 +178,24 @@ void Backend::copy(Tensor y, Tensor x) {
   for (int64_t t = 0; t < x.rows; ++t) std::memcpy(y.f32(t), x.f32(t), static_cast<size_t>(x.cols) * sizeof(float));
 }
 
+void Backend::scale_by_position(Tensor x, const PositionScale& args) {
+  HostRows host(*this);
+  x = host.inout(x);
+  for (int64_t t = 0; t < x.rows; ++t) scale_row(x.f32(t), x.cols, position_factor(args, batch_.positions[t]));
+}
+
+void Backend::scale_groups(Tensor x, Tensor factors, bool softplus) {
+  HostRows host(*this);
+  x = host.inout(x), factors = host.in(factors);
+  for (int64_t t = 0; t < x.rows; ++t) scale_groups_of_row(x.f32(t), x.cols, factors.f32(t), factors.cols, softplus);
+}
+
+void Backend::xielu(Tensor x, const Xielu& args) {
+  HostRows host(*this);
+  x = host.inout(x);
+  for (int64_t t = 0; t < x.rows; ++t) xielu_row(x.f32(t), x.cols, args);
+}
+
 void Backend::gate(Tensor x, Tensor gate) {
   HostRows host(*this);
   x = host.inout(x), gate = host.in(gate);
@@ -187,6 +207,7 @@ void Backend::moe_route(Tensor ids, Tensor weights, Tensor logits, const RouteAr
   HostRows host(*this);
   RouteArgs a = args;
   ids = host.out(ids), weights = host.out(weights), logits = host.in(logits), a.bias = host.in(a.bias);
+  a.expert_scale = host.in(a.expert_scale);
   for (int64_t t = 0; t < logits.rows; ++t)
     route_token(ids.i32(t), weights.f32(t), {logits.f32(t), static_cast<size_t>(logits.cols)}, a);
 }

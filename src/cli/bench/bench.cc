@@ -53,12 +53,15 @@ double seconds_of(Ranks& runner, const Test& test, const std::vector<int32_t>& t
 // Operations for one prefilled token at a mean position.
 double prefill_ops(const Ranks& runner, double kv_len) {
   const Config& c = runner.config();
-  const double attention = 4.0 * c.n_layers * c.q_dim() * kv_len;
-  double matrices = c.n_layers * (2.0 * c.dim * c.q_dim() + 2.0 * c.dim * c.kv_dim());
+  double attention = 0, matrices = 0;
   for (int i = 0; i < c.n_layers; ++i) {
-    const double width = c.layer(i).has(kExpertsPart)
-                             ? static_cast<double>(c.experts.ffn_dim) * c.experts.n_used + c.experts.shared_dim
-                             : c.ffn_dim;
+    const LayerSizes layer_sizes(c, i);
+    const Config& own = layer_sizes;
+    const LayerConfig layer = c.layer(i);
+    attention += 4.0 * own.q_dim() * kv_len;
+    matrices += 2.0 * c.dim * own.q_dim() + (layer.kv_layer < 0 ? 2.0 * c.dim * own.kv_dim() : 0);
+    double width = layer.has(kExpertsPart) ? 0 : own.ffn_dim;
+    if (has_experts(layer)) width += static_cast<double>(c.experts.ffn_dim) * c.experts.n_used + c.experts.shared_dim;
     matrices += 3.0 * c.dim * width;
   }
   return 2 * matrices + attention;

@@ -103,6 +103,9 @@ void add_write_options(CLI::App& app, WriteOptions& o) {
                  "type of the output matrix; default: chosen by the mix");
   app.add_option("--embedding-type,--token-embedding-type", o.embedding_type,
                  "type of the token embedding; default: chosen by the mix");
+  app.add_option("--per-layer-type", o.layer_inputs_type,
+                 "type of per-layer embeddings (Gemma 4 E); default: they keep their type, because quantizing them "
+                 "costs much quality");
   app.add_flag("--allow-requantize", o.allow_requantize,
                "quantize weights that are already quantized, which loses precision a second time");
   app.add_option("-t,--threads", o.n_threads, "number of threads; 0: one for each core this process may use")
@@ -118,6 +121,7 @@ void write_model(const WriteOptions& o) {
   const auto start = std::chrono::steady_clock::now();
   set_log_level(parse_log_level(o.log_level));
   QuantizeOptions options{.mix = o.type == "auto" ? nullptr : &find_mix(o.type),
+                          .layer_inputs = format_of(o.layer_inputs_type, "--per-layer-type"),
                           .output = format_of(o.output_type, "--output-type"),
                           .embedding = format_of(o.embedding_type, "--embedding-type"),
                           .allow_requantize = o.allow_requantize,

@@ -10,7 +10,7 @@ namespace ingot {
 struct WriteOptions {
   std::string in, out, type;
   HubFlags hub;
-  std::string imatrix, output_type, embedding_type;
+  std::string imatrix, output_type, embedding_type, layer_inputs_type;
   std::string log_level = "warn";
   int n_threads = 0;
   bool allow_requantize = false, allow_decode = false, force = false, json = false;

@@ -114,6 +114,7 @@ void add_runner_options(CLI::App& app, ModelOptions& o) {
                  "on a GPU, q8_0/q4_0 (keys/values, about 0.4) or q4_0 (about a quarter; its keys cost quality)")
       ->capture_default_str();
   add_arch_option(app);
+  add_override_options(app, o.overrides);
   add_quantize_option(app, o);
   add_gpu_memory_option(app, o);
   add_split_options(app, o.split);
@@ -324,7 +325,7 @@ RunnerOptions runner_options(ModelOptions& o) {
 
 std::shared_ptr<const Checkpoint> open_model_file(const ModelOptions& o) {
   set_log_level(parse_log_level(o.log_level));
-  if (!o.path.empty()) return open_checkpoint(resolve_model(o.path, o.hub));
+  if (!o.path.empty()) return open_with_overrides(resolve_model(o.path, o.hub), o.overrides);
   return gguf_checkpoint(std::make_shared<const Gguf>(Gguf::parse(demo_model_bytes(), "the demo model")));
 }
 

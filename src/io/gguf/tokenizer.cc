@@ -75,7 +75,7 @@ TokenizerSpec tokenizer_spec(const Gguf& file) {
   spec.scores = metadata.find_f32s("tokenizer.ggml.scores").value_or(std::vector<float>{});
   require_elements(metadata, "tokenizer.ggml.token_type", {ValueType::kI32, ValueType::kU32});
   spec.token_types = metadata.find_i32s("tokenizer.ggml.token_type").value_or(std::vector<int32_t>{});
-  const bool has_merges = spec.model == kByteLevelBpe || spec.model == "gemma4";
+  const bool has_merges = spec.model == kByteLevelBpe || spec.model == kSentencePieceBpeByMerges;
   spec.merges = has_merges ? metadata.get_strings(kMerges) : std::vector<std::string_view>{};
   spec.bos = metadata.find_i64("tokenizer.ggml.bos_token_id");
   spec.eos = metadata.find_i64("tokenizer.ggml.eos_token_id");
@@ -88,7 +88,7 @@ TokenizerSpec tokenizer_spec(const Gguf& file) {
   spec.add_bos = metadata.find_bool("tokenizer.ggml.add_bos_token");
   spec.add_eos = metadata.find_bool("tokenizer.ggml.add_eos_token");
   spec.add_space_prefix = metadata.find_bool("tokenizer.ggml.add_space_prefix");
-  if (has_merges && (spec.model == "gemma4" || is_sentencepiece_like(spec.pre))) {
+  if (has_merges && (spec.model == kSentencePieceBpeByMerges || is_sentencepiece_like(spec.pre))) {
     spec.model = kSentencePieceBpe;
     spec.scores.clear();
     spec.add_bos = spec.add_bos.value_or(false);

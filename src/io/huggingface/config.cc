@@ -1,6 +1,7 @@
 #include "io/huggingface/config.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <limits>
 
@@ -15,7 +16,7 @@ constexpr std::string_view kOfAllFamilies[] = {
     "attention_bias", "head_dim", "hidden_act", "hidden_size", "intermediate_size", "is_causal",
     "max_position_embeddings",
     "n_routed_experts", "num_attention_heads", "num_experts", "num_hidden_layers", "num_key_value_heads",
-    "num_local_experts", "original_max_position_embeddings", "rms_norm_eps", "rope_parameters", "rope_scaling",
+    "num_local_experts", "per_layer_config", "original_max_position_embeddings", "rms_norm_eps", "rope_parameters", "rope_scaling",
     "rope_theta", "tie_word_embeddings", "vocab_size"};
 
 // Other names of some keys.
@@ -26,6 +27,15 @@ constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
     {"intermediate_size", "n_inner"},
     {"max_position_embeddings", "n_positions"},
     {"hidden_act", "activation_function"},
+    {"num_experts", "moe_num_experts"},
+    {"num_experts_per_tok", "moe_k"},
+    {"n_shared_experts", "moe_num_shared_experts"},
+    {"n_shared_experts", "num_shared_experts"},
+    {"first_k_dense_replace", "moe_layer_start_index"},
+    {"decoder_sparse_step", "moe_layer_interval"},
+    {"decoder_sparse_step", "interleave_moe_layer_step"},
+    {"routed_scaling_factor", "moe_routed_scaling_factor"},
+    {"rms_norm_eps", "norm_epsilon"},
     {"rms_norm_eps", "layer_norm_eps"},
     {"rms_norm_eps", "layer_norm_epsilon"},
     {"rms_norm_eps", "norm_eps"},
@@ -129,6 +139,7 @@ void read_rope_of_layers(const Json& rope, HfRope& out, int n_ctx) {
       read_rope_kind(value, out, n_ctx);
     } else if (type == "sliding_attention" && string_or(value, "rope_type", "default") == "default") {
       out.local_theta = find_positive(value, "rope_theta").value_or(0.0f);
+      out.local_partial = find_positive(value, "partial_rotary_factor").value_or(1.0f);
     } else {
       throw value.error("rope of type '{}' is not supported for {}",
                         printable(string_or(value, "rope_type", "default"), 64), printable(type, 64));
@@ -149,12 +160,17 @@ void read_rope_kind(const Json& rope, HfRope& out, int n_ctx) {
   out.attention_factor = find_positive(rope, "attention_factor");
   out.mscale = find_positive(rope, "mscale");
   out.mscale_all_dim = find_positive(rope, "mscale_all_dim");
+  out.query_beta = find_positive(rope, "llama_4_scaling_beta").value_or(0.0f);
+  out.alpha = find_positive(rope, "alpha").value_or(0.0f);
+  out.sections.clear();
+  if (const auto sections = rope.find("mrope_section"))
+    for (const Json& n : sections->elements()) out.sections.push_back(static_cast<int>(n.integer(0, kMaxHeadDim)));
   out.original_context = integer_or(rope, "original_max_position_embeddings", n_ctx, 1, kMaxContext);
   if (const auto truncate = rope.find("truncate")) out.truncate = truncate->boolean();
   if (out.kind == "su") out.kind = "longrope";
   if (out.kind == "longrope")
     out.short_factor = factors(rope, "short_factor"), out.long_factor = factors(rope, "long_factor");
-  const bool needs_factor = out.kind == "linear" || out.kind == "llama3" || out.kind == "dynamic";
+  const bool needs_factor = out.kind == "linear" || out.kind == "llama3" || (out.kind == "dynamic" && out.alpha == 0);
   if (needs_factor && !out.factor) throw rope.error("'factor' is missing");
   if (out.kind == "llama3")
     for (const char* key : {"low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}) rope.at(key);
@@ -182,7 +198,9 @@ void read_window(const Keys& text, HfConfig& c) {
   c.sliding_window = integer_or(text, "sliding_window", 0, 0, kMaxContext);
   c.use_sliding_window = find_flag(text, "use_sliding_window").value_or(false);
   c.attention_bias = find_flag(text, "attention_bias").value_or(false);
-  c.bidirectional = find_flag(text, "use_bidirectional_attention").value_or(false);
+  // Gemma 4's files say for which tokens: "vision" (text is causal), or "all".
+  if (const auto who = text.find("use_bidirectional_attention"))
+    c.bidirectional = who->is_string() ? who->string() != "vision" : who->boolean();
   if (const auto causal = text.find("is_causal")) c.causal = causal->boolean();
   if (const auto layers = text.find("max_window_layers"))
     c.max_window_layers = static_cast<int>(layers->integer(0, kMaxLayers));
@@ -196,6 +214,35 @@ void read_window(const Keys& text, HfConfig& c) {
   }
   if (c.layer_types.size() != static_cast<size_t>(c.n_layers))
     throw types->error("{} elements for {} layers", c.layer_types.size(), c.n_layers);
+}
+
+// Differences of single layers: {"5": {"head_dim": 512}}.
+void read_differences(const Keys& text, HfConfig& c) {
+  constexpr std::pair<std::string_view, int HfLayer::*> kKeys[] = {{"num_attention_heads", &HfLayer::n_heads},
+                                                                   {"num_key_value_heads", &HfLayer::n_kv_heads},
+                                                                   {"head_dim", &HfLayer::head_dim},
+                                                                   {"intermediate_size", &HfLayer::ffn_dim}};
+  if (const auto heads = text.find("num_attention_heads_per_layer")) {
+    for (const Json& n : heads->elements()) c.of_layers.push_back({.n_heads = static_cast<int>(n.integer(1, kMaxHeads))});
+    if (c.of_layers.size() != static_cast<size_t>(c.n_layers))
+      throw heads->error("{} elements for {} layers", c.of_layers.size(), c.n_layers);
+  }
+  const auto list = text.find("per_layer_config");
+  if (!list) return;
+  c.of_layers.resize(static_cast<size_t>(c.n_layers));
+  for (const auto& [name, layer] : list->members()) {
+    int number = -1;
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+    if (error != std::errc() || end != name.data() + name.size() || number < 0 || number >= c.n_layers)
+      throw list->error("'{}' is no layer: expected a number below {}", printable(name, 64), c.n_layers);
+    for (const auto& [key, value] : layer.members()) {
+      const auto known = std::ranges::find(kKeys, key, &std::pair<std::string_view, int HfLayer::*>::first);
+      if (known == std::end(kKeys)) throw value.error("layers that differ in it are not supported");
+      const bool is_ffn = known->second == &HfLayer::ffn_dim, is_dim = known->second == &HfLayer::head_dim;
+      c.of_layers[static_cast<size_t>(number)].*known->second =
+          static_cast<int>(value.integer(is_dim ? 2 : 1, is_ffn ? kMaxFfn : is_dim ? kMaxHeadDim : kMaxHeads));
+    }
+  }
 }
 
 void read_layers_without_rope(const Keys& text, HfConfig& c) {
@@ -219,6 +266,7 @@ constexpr IntKey kBlockKeys[] = {
     {"num_experts", &HfConfig::n_experts, 0, kMaxExperts},
     {"n_routed_experts", &HfConfig::n_experts, 0, kMaxExperts},
     {"num_experts_per_tok", &HfConfig::n_experts_used, 1, kMaxExperts},
+    {"top_k_experts", &HfConfig::n_experts_used, 1, kMaxExperts},
     {"moe_intermediate_size", &HfConfig::expert_dim, 1, kMaxFfn},
     {"shared_expert_intermediate_size", &HfConfig::shared_expert_dim, 0, kMaxFfn},
     {"n_shared_experts", &HfConfig::n_shared_experts, 0, kMaxExperts},
@@ -262,6 +310,7 @@ void read_mlp_types(const Json& types, HfConfig& c) {
 
 void read_blocks(const Keys& text, HfConfig& c) {
   for (const IntKey& row : kBlockKeys) c.*row.field = integer_or(text, row.key, c.*row.field, row.low, row.high);
+  if (!find_flag(text, "enable_moe_block").value_or(true)) c.n_experts = 0;
   c.norm_topk_prob = find_flag(text, "norm_topk_prob");
   c.topk_method = string_or(text, "topk_method", "");
   if (const auto dense = text.find("mlp_only_layers"))
@@ -299,6 +348,9 @@ void read_sizes(const Keys& text, HfConfig& c) {
       static_cast<int>(text.at(only_experts ? "moe_intermediate_size" : "intermediate_size").integer(1, kMaxFfn));
   c.n_vocab = static_cast<int>(text.at("vocab_size").integer(1, kMaxVocab));
   c.n_ctx = static_cast<int>(text.at("max_position_embeddings").integer(1, kMaxContext));
+  c.has_rms_eps = text.own.find("rms_norm_eps").has_value();
+  if (const auto eps = text.find("layer_norm_eps"); text.own.has("rms_norm_eps") && !c.has_rms_eps && eps)  // null
+    return void(c.norm_eps = positive(*eps));
   const bool has_eps = !text.defaults || text.own.has("rms_norm_eps") || text.find("rms_norm_eps");
   c.norm_eps = has_eps ? positive(text.at("rms_norm_eps")) : 1e-6f;  // the default of most families
 }
@@ -326,12 +378,8 @@ int HfConfig::integer_or(const char* key, int fallback, int64_t low, int64_t hig
 bool HfConfig::flag_or(const char* key, bool fallback) const {
   return keys ? find_flag(keys->text, key).value_or(fallback) : fallback;
 }
-float HfConfig::positive_or(const char* key, float fallback) const {
+float HfConfig::factor_or(const char* key, float fallback) const {
   return keys ? find_positive(keys->text, key).value_or(fallback) : fallback;
-}
-bool HfConfig::says(const char* key, std::string_view text) const {
-  const auto value = keys ? keys->text.find(key) : std::nullopt;
-  return value && value->is_string() && value->string() == text;
 }
 std::optional<std::pair<float, float>> HfConfig::limits(const char* key) const {
   const auto value = keys ? keys->text.find(key) : std::nullopt;
@@ -350,9 +398,26 @@ std::optional<std::vector<int>> HfConfig::integers(const char* key, int64_t low,
   return values;
 }
 
+float HfConfig::positive_or(const char* key, float fallback) const {
+  const auto value = keys ? keys->text.find(key) : std::nullopt;
+  return value && value->number() != 0 ? positive(*value) : fallback;
+}
+std::string HfConfig::text_or(const char* key, const char* fallback) const {
+  const auto value = keys ? keys->text.find(key) : std::nullopt;
+  return value && value->is_string() ? std::string(value->string()) : fallback;
+}
+std::vector<float> HfConfig::numbers(const char* key) const {
+  std::vector<float> all;
+  const auto list = keys ? keys->text.find(key) : std::nullopt;
+  if (list)
+    for (const Json& one : list->elements()) all.push_back(static_cast<float>(one.number()));
+  return all;
+}
+
 HfConfig parse_hf_config(const JsonDocument& document, std::string name, const HfDefaults& defaults) {
   const Json root = document.root();
-  const auto inner = root.find("text_config");
+  const auto thinker = root.find("thinker_config");  // of models that also speak
+  const auto inner = (thinker ? *thinker : root).find("text_config");
   const Json own = inner && !root.find("hidden_size") ? *inner : root;
 
   HfConfig c;
@@ -369,6 +434,7 @@ HfConfig parse_hf_config(const JsonDocument& document, std::string name, const H
   c.rope = read_rope(text, c.n_ctx, c.head_dim);
   read_window(text, c);
   read_layers_without_rope(text, c);
+  read_differences(text, c);
   for (const FloatKey& row : kScaleKeys) c.*row.field = find_positive(text, row.key).value_or(c.*row.field);
   read_blocks(text, c);
   for (const auto& tied : {root.find("tie_word_embeddings"), text.find("tie_word_embeddings")})

@@ -23,9 +23,18 @@ struct HfRope {
   std::optional<float> factor, low_freq_factor, high_freq_factor, beta_fast, beta_slow;
   std::optional<float> attention_factor, mscale, mscale_all_dim;
   std::vector<float> short_factor, long_factor;
+  float local_partial = 0;   // of layers with a window; 0: partial_rotary_factor
+  float query_beta = 0;      // llama_4_scaling_beta: of queries at positions from original_context on; 0: none
+  std::vector<int> sections;  // mrope_section; empty: absent
+  float alpha = 0;           // Hunyuan's factor for the base; 0: none
   float local_theta = 0;     // rope base of layers with a window, if different; else 0
   int original_context = 0;  // original_max_position_embeddings; max_position_embeddings if the file lacks it
   bool truncate = true;
+};
+
+// Of one layer, where per_layer_config differs from the other keys; 0: it does not.
+struct HfLayer {
+  int n_heads = 0, n_kv_heads = 0, head_dim = 0, ffn_dim = 0;
 };
 
 struct HfFamilyKeys;  // the document of a config.json
@@ -37,6 +46,7 @@ struct HfConfig {
 
   int n_layers = 0, dim = 0, n_heads = 0, n_kv_heads = 0, head_dim = 0, ffn_dim = 0, n_vocab = 0, n_ctx = 0;
   float norm_eps = 0;
+  bool has_rms_eps = false;                // norm_eps is the file's rms_norm_eps
   std::string hidden_act = "silu";         // or hidden_activation, which has priority
   HfRope rope;
   std::optional<bool> tied_output;         // tie_word_embeddings
@@ -48,6 +58,7 @@ struct HfConfig {
   std::optional<int> max_window_layers;
   int sliding_window_pattern = 0;          // of this many layers, all except the last have a window; 0: absent
   std::vector<std::string> layer_types;    // empty, or one for each layer
+  std::vector<HfLayer> of_layers;          // per_layer_config: empty, or one for each layer
   std::vector<bool> layer_has_rope;        // no_rope_layers: empty, or one for each layer
   int no_rope_interval = 0;                // no_rope_layer_interval
 
@@ -71,8 +82,10 @@ struct HfConfig {
   // Other keys of the family, for the kinds of layers that have them. Throw Error for a value of another type or range.
   int integer_or(const char* key, int fallback, int64_t low, int64_t high) const;
   bool flag_or(const char* key, bool fallback) const;
-  float positive_or(const char* key, float fallback) const;
-  bool says(const char* key, std::string_view text) const;
+  float positive_or(const char* key, float fallback) const;  // 0 counts as absent
+  float factor_or(const char* key, float fallback) const;    // 0 is refused
+  std::string text_or(const char* key, const char* fallback) const;
+  std::vector<float> numbers(const char* key) const;  // of a list; empty: absent
   // Two numbers, of which the second is at least the first and may be infinite.
   std::optional<std::pair<float, float>> limits(const char* key) const;
   std::optional<std::vector<int>> integers(const char* key, int64_t low, int64_t high) const;  // nothing: no such list

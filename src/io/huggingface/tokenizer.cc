@@ -6,6 +6,7 @@
 #include "io/huggingface/modules.h"
 #include "io/huggingface/normalizer.h"
 #include "io/huggingface/pipeline.h"
+#include "io/huggingface/tekken.h"
 
 namespace ingot {
 namespace {
@@ -226,6 +227,7 @@ void read_tokens(const HfDirectory& directory, const Json& root, TokenTable& tab
 }  // namespace
 
 std::unique_ptr<HfTokenizerSpec> read_hf_tokenizer(const HfDirectory& directory, const std::vector<int64_t>& ends) {
+  if (!directory.has("tokenizer.json") && directory.has(kTekkenFile)) return read_tekken(directory);
   if (!directory.has("tokenizer.json"))
     throw Error(
         "{}: is missing, and tokenizers in other files (tokenizer.model, vocab.json) are not read: download it, or {}",

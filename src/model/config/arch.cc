@@ -16,6 +16,7 @@ namespace {
 #define LATENT R"("q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128)"
 #define GEMMA3 "{" GEMMA R"(, "num_attention_heads": 8, "num_key_value_heads": 4, "final_logit_softcapping": null, "rope_theta": 1000000.0, "rope_local_base_freq": null, "sliding_window_pattern": null, "_sliding_window_pattern": null, "use_bidirectional_attention": false, "vocab_size": 262208, "max_position_embeddings": 131072})"
 #define LFM2 R"("num_key_value_heads": 8, "norm_eps": 1e-5, "rope_theta": 1000000.0, "tie_word_embeddings": true, "tie_embedding": null, "conv_bias": false, "conv_L_cache": 3, "layer_types": null)"
+#define GEMMA4 R"("tie_word_embeddings": true, "hidden_activation": "gelu_pytorch_tanh", "head_dim": 256, "num_attention_heads": 8, "num_key_value_heads": 4, "layer_types": null, "final_logit_softcapping": null, "use_bidirectional_attention": null, "global_head_dim": 512, "num_global_key_value_heads": null, "attention_k_eq_v": false, "num_kv_shared_layers": 0, "use_double_wide_mlp": false, "partial_rotary_factor": 1.0, "rope_parameters": {"full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1000000.0}, "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}})"
 #define ENCODER R"("position_embedding_type": "absolute", "is_decoder": false, "add_cross_attention": false)"
 #define BERT ENCODER R"(, "hidden_act": "gelu", "layer_norm_eps": 1e-12, "type_vocab_size": 2)"
 constexpr const char* kRobertaKeys = "{" BERT R"(, "pad_token_id": 1})";
@@ -59,6 +60,13 @@ constexpr Arch kArchs[] = {
     {.gguf_name = "gemma-embedding", .hf_name = "gemma3_text", .activation = Activation::kGeluTanh, .post_norms = true, .norm_weight_plus_one = true,
      .scales_embedding = true, .window_period = 6, .local_theta = 10000, .bidirectional = true,
      .hf_defaults = GEMMA3},
+    {.gguf_name = "gemma4", .hf_name = "gemma4_text", .activation = Activation::kGeluTanh, .post_norms = true, .scales_embedding = true,
+     .window_period = 6, .local_theta = 10000, .layers = "attention/ffn/layer_end", .norms_values = true, .values_may_be_keys = true,
+     .score_scale = 1, .dense_beside_experts = true, .normalizes_experts = true,
+     .hf_defaults = "{" GEMMA4 R"(, "sliding_window": 512, "max_position_embeddings": 131072, "hidden_size_per_layer_input": 256, "vocab_size_per_layer_input": 262144, "enable_moe_block": false, "num_experts": null, "top_k_experts": null, "moe_intermediate_size": null})"},
+    {.gguf_name = "gemma4", .hf_name = "gemma4_unified_text", .activation = Activation::kGeluTanh, .post_norms = true, .scales_embedding = true,
+     .window_period = 6, .local_theta = 10000, .layers = "attention/ffn/layer_end", .norms_values = true, .values_may_be_keys = true, .score_scale = 1,
+     .hf_defaults = "{" GEMMA4 R"(, "sliding_window": 1024, "max_position_embeddings": 262144})"},
     {.gguf_name = "phi3", .hf_name = "phi3", .fused = true,
      .hf_defaults = R"({"rms_norm_eps": 1e-5, "sliding_window": null, "partial_rotary_factor": 1.0, "original_max_position_embeddings": 4096})"},
     {.gguf_name = "smollm3", .hf_name = "smollm3", .gguf_rope = RopeLayout::kInterleaved, .hf_window_opt_in = true, .no_rope_period = 4,
@@ -105,6 +113,62 @@ constexpr Arch kArchs[] = {
      .hf_defaults = "{" LFM2 R"(, "intermediate_size": 7168, "moe_intermediate_size": 1792, "num_dense_layers": 2, "num_experts": 32, "num_experts_per_tok": 4, "use_expert_bias": true, "routed_scaling_factor": 1.0, "norm_topk_prob": true})"},
     {.gguf_name = "mamba2", .hf_name = "mamba2", .layers = "mamba2",
      .hf_defaults = R"({"num_attention_heads": 1, "num_key_value_heads": 1, "intermediate_size": 1, "max_position_embeddings": 1048576, "layer_norm_epsilon": 1e-5, "num_heads": 128, "head_dim": 64, "n_groups": 8, "state_size": 128, "conv_kernel": 4, "expand": 2, "use_bias": false, "use_conv_bias": true, "time_step_limit": null})"},
+    {.gguf_name = "llama", .hf_name = "ministral", .gguf_rope = RopeLayout::kInterleaved,
+     .hf_defaults = R"({"num_key_value_heads": 8, "head_dim": null, "sliding_window": 4096, "layer_types": null})"},
+    {.gguf_name = "mistral3", .hf_name = "ministral3", .gguf_rope = RopeLayout::kInterleaved,
+     .hf_defaults = R"({"num_key_value_heads": 8, "head_dim": 128, "rms_norm_eps": 1e-5, "sliding_window": null, "rope_parameters": {"rope_type": "yarn", "rope_theta": 1000000.0, "factor": 16.0, "original_max_position_embeddings": 16384, "beta_fast": 32.0, "beta_slow": 1.0, "mscale_all_dim": 1.0, "mscale": 1.0, "llama_4_scaling_beta": 0.1}})"},
+    {.gguf_name = "mistral4", .hf_name = "mistral4", .gguf_rope = RopeLayout::kInterleaved, .hf_rope = RopeLayout::kInterleaved,
+     .layers = "latent_attention/ffn", .normalizes_experts = true,
+     .hf_defaults = R"({"rms_norm_eps": 1e-6, "q_lora_rank": 1024, "kv_lora_rank": 256, "qk_nope_head_dim": 64, "qk_rope_head_dim": 64, "v_head_dim": 128, "n_shared_experts": 1, "norm_topk_prob": true, "routed_scaling_factor": 1.0, "rope_interleave": true, "num_experts_per_tok": 4, "moe_intermediate_size": 2048, "first_k_dense_replace": 0, "n_group": 1, "topk_group": 1, "rope_parameters": {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 128.0, "original_max_position_embeddings": 8192, "beta_fast": 32.0, "beta_slow": 1.0, "mscale_all_dim": 1.0, "mscale": 1.0, "llama_4_scaling_beta": 0.1}})"},
+    {.gguf_name = "qwen3vl", .hf_name = "qwen3_vl_text",
+     .hf_defaults = R"({"num_key_value_heads": 32, "head_dim": 128, "rope_theta": 500000.0})"},
+    {.gguf_name = "qwen3vlmoe", .hf_name = "qwen3_vl_moe_text", .normalizes_experts = true,
+     .hf_defaults = R"({"num_key_value_heads": 16, "rope_theta": 500000.0, "decoder_sparse_step": 1, "mlp_only_layers": null, "num_experts_per_tok": 4, "moe_intermediate_size": 1408})"},
+    {.gguf_name = "qwen2vl", .hf_name = "qwen2_vl_text", .hf_window_opt_in = true,
+     .hf_defaults = "{" WINDOWS R"(, "num_key_value_heads": 8, "rms_norm_eps": 1e-5, "rope_theta": 1000000.0})"},
+    {.gguf_name = "qwen2vl", .hf_name = "qwen2_5_vl_text", .hf_window_opt_in = true,
+     .hf_defaults = "{" WINDOWS R"(, "num_key_value_heads": 8, "rms_norm_eps": 1e-5, "rope_theta": 1000000.0})"},
+    {.gguf_name = "qwen2vl", .hf_name = "qwen2_5_omni_text", .hf_window_opt_in = true,
+     .hf_defaults = "{" WINDOWS R"(, "num_key_value_heads": 4, "rope_theta": 1000000.0})"},
+    {.gguf_name = "qwen3vlmoe", .hf_name = "qwen3_omni_moe_text", .normalizes_experts = true,
+     .hf_defaults = R"({"num_key_value_heads": 4, "rope_theta": 1000000.0, "norm_topk_prob": true, "decoder_sparse_step": 1, "mlp_only_layers": null, "num_experts_per_tok": 8, "moe_intermediate_size": 768})"},
+    {.gguf_name = "cohere2", .hf_name = "cohere2", .gguf_rope = RopeLayout::kInterleaved, .hf_rope = RopeLayout::kInterleaved, .norm = NormKind::kLayer,
+     .window_period = 4, .rope_needs_window = true, .layers = "attention+ffn", .one_norm = true, .scales_logits = true,
+     .hf_defaults = R"({"num_key_value_heads": null, "layer_norm_eps": 1e-5, "logit_scale": 0.0625, "sliding_window": 4096, "layer_types": null, "tie_word_embeddings": true})"},
+    {.gguf_name = "cohere2moe", .hf_name = "cohere2_moe", .gguf_rope = RopeLayout::kInterleaved, .hf_rope = RopeLayout::kInterleaved,
+     .norm = NormKind::kLayer, .window_period = 4, .rope_needs_window = true, .layers = "attention+ffn", .one_norm = true, .norm_by_eps = true,
+     .scales_logits = true,
+     .hf_defaults = R"({"num_key_value_heads": null, "layer_norm_eps": 1e-5, "logit_scale": 0.0625, "sliding_window": 4096, "layer_types": null, "tie_word_embeddings": true, "num_experts": 8, "num_experts_per_tok": 2, "num_shared_experts": 0, "norm_topk_prob": true, "expert_selection_fn": "softmax", "shared_expert_combination_strategy": "average", "mlp_layer_types": null, "prefix_dense_intermediate_size": null, "prefix_dense_sliding_window_pattern": 1})"},
+    {.gguf_name = "glm4", .hf_name = "glm4", .gguf_rope = RopeLayout::kInterleaved, .hf_rope = RopeLayout::kInterleaved, .post_norms = true,
+     .fused_ffn = true,
+     .hf_defaults = R"({"num_key_value_heads": 2, "head_dim": 128, "rms_norm_eps": 1.5625e-7, "partial_rotary_factor": 0.5})"},
+    {.gguf_name = "ernie4_5", .hf_name = "ernie4_5", .gguf_rope = RopeLayout::kInterleaved, .hf_rope = RopeLayout::kInterleaved,
+     .hf_defaults = R"({"num_key_value_heads": 2, "head_dim": 128, "rms_norm_eps": 1e-5, "rope_theta": 500000.0, "tie_word_embeddings": true})"},
+    {.gguf_name = "ernie4_5-moe", .hf_name = "ernie4_5_moe", .gguf_rope = RopeLayout::kInterleaved, .hf_rope = RopeLayout::kInterleaved,
+     .normalizes_experts = true,
+     .hf_defaults = R"({"num_key_value_heads": 4, "rms_norm_eps": 1e-5, "rope_theta": 500000.0, "tie_word_embeddings": true, "moe_num_experts": 64, "moe_k": 6, "moe_intermediate_size": 1536, "moe_num_shared_experts": 2, "moe_layer_start_index": 1, "moe_layer_end_index": -1, "moe_layer_interval": 1})"},
+    {.gguf_name = "starcoder2", .hf_name = "starcoder2", .activation = Activation::kGeluTanh, .norm = NormKind::kLayer, .gated = false,
+     .hf_defaults = R"({"num_key_value_heads": 2, "hidden_act": "gelu_pytorch_tanh", "norm_epsilon": 1e-5, "sliding_window": null, "tie_word_embeddings": true})"},
+    {.gguf_name = "apertus", .hf_name = "apertus", .gated = false,
+     .hf_defaults = R"({"num_key_value_heads": null, "hidden_act": "xielu", "rms_norm_eps": 1e-5, "rope_theta": 12000000.0, "rope_parameters": {"rope_type": "llama3", "rope_theta": 12000000.0, "factor": 8.0, "original_max_position_embeddings": 8192, "low_freq_factor": 1.0, "high_freq_factor": 4.0}})"},
+    {.gguf_name = "arcee", .hf_name = "arcee", .gguf_rope = RopeLayout::kInterleaved, .activation = Activation::kSquaredRelu, .gated = false,
+     .hf_defaults = R"({"num_key_value_heads": null, "hidden_act": "relu2", "rms_norm_eps": 1e-5})"},
+    {.gguf_name = "hunyuan-dense", .hf_name = "hunyuan_v1_dense", .norms_after_rope = true,
+     .hf_defaults = R"({"num_key_value_heads": null, "rms_norm_eps": 1e-5})"},
+    {.gguf_name = "llama4", .hf_name = "llama4_text", .gguf_rope = RopeLayout::kInterleaved, .hf_rope = RopeLayout::kInterleaved,
+     .scoring = Scoring::kSigmoid, .no_rope_period = 4, .norms_heads = true, .norms_after_rope = true, .scales_expert_input = true,
+     .hf_defaults = R"({"num_key_value_heads": 8, "head_dim": 128, "rms_norm_eps": 1e-5, "rope_theta": 500000.0, "intermediate_size_mlp": 16384, "num_local_experts": 16, "num_experts_per_tok": 1, "n_shared_experts": 1, "moe_layers": null, "interleave_moe_layer_step": 1, "use_qk_norm": true, "no_rope_layers": null, "no_rope_layer_interval": 4, "attention_chunk_size": 8192, "layer_types": null, "attn_temperature_tuning": true, "floor_scale": 8192, "attn_scale": 0.1})"},
+    {.gguf_name = "phimoe", .hf_name = "phimoe", .scoring = Scoring::kSparseMixer, .norm = NormKind::kLayer,
+     .hf_defaults = R"({"num_key_value_heads": 8, "rms_norm_eps": 1e-5, "rope_theta": 1000000.0, "sliding_window": null, "num_experts_per_tok": 2, "num_local_experts": 16})"},
+    {.gguf_name = "glm4moe", .hf_name = "solar_open", .scoring = Scoring::kSigmoid, .gguf_ffn_norm_is_post = true, .normalizes_experts = true,
+     .hf_defaults = R"({"num_key_value_heads": 8, "head_dim": 128, "rms_norm_eps": 1e-5, "rope_theta": 1000000.0, "moe_intermediate_size": 1280, "num_experts_per_tok": 8, "n_shared_experts": 1, "norm_topk_prob": true, "routed_scaling_factor": 1.0, "n_group": 1, "topk_group": 1})"},
+    {.gguf_name = "laguna", .hf_name = "laguna", .scoring = Scoring::kSigmoid, .window_period = 4, .first_is_global = true, .local_theta = 10000, .gates_outputs = true, .softplus_gate = true,
+     .normalizes_experts = true,
+     .hf_defaults = R"({"num_key_value_heads": 8, "head_dim": 128, "sliding_window": 512, "layer_types": null, "partial_rotary_factor": 1.0, "rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 500000.0, "partial_rotary_factor": 0.5}, "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 1.0}}, "gating": true, "num_attention_heads_per_layer": null, "mlp_layer_types": null, "first_k_dense_replace": 1, "num_experts_per_tok": 8, "moe_intermediate_size": 512, "shared_expert_intermediate_size": 512, "moe_routed_scaling_factor": 1.0, "moe_router_logit_softcapping": 0.0, "moe_apply_router_weight_on_input": false})"},
+    {.gguf_name = "muse-glimmer", .hf_name = "muse_glimmer_text", .gguf_rope = RopeLayout::kInterleaved, .post_norms = true, .norm_weight_plus_one = true,
+     .window_period = 4, .rope_needs_window = true, .norms_heads = true,
+     .gates_outputs = true, .normalizes_embedding = true, .scales_logits = true,
+     .hf_defaults = R"({"num_key_value_heads": 2, "head_dim": 128, "hidden_activation": "silu", "rms_norm_eps": 1e-5, "sliding_window": 2048, "layer_types": null, "final_logit_softcapping": 20.0, "qk_scale_factor": 3.87, "output_multiplier": 0.19611613513818404, "post_norm_eps": 1e-8, "layer_rope_theta": null})"},
     {.gguf_name = "bert", .hf_name = "bert", .activation = Activation::kGelu, .norm = NormKind::kLayer, .pre_norms = false, .sum_norms = true,
      .gated = false, .bidirectional = true, .encoder = true, .learned_positions = true,
      .hf_defaults = "{" BERT "}"},
@@ -130,6 +194,7 @@ constexpr Arch kArchs[] = {
 #undef WINDOWS
 #undef DELTA
 #undef GEMMA
+#undef GEMMA4
 #undef GEMMA3
 #undef GRANITE
 #undef LATENT

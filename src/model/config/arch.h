@@ -47,6 +47,21 @@ struct Arch {
   // as the file says; the other names are those of kinds (kinds.cc).
   const char* layers = "attention/ffn";
   bool tiles_value_heads = false;   // GGUF files order a delta net's value heads by h % n_key_heads
+  bool norms_values = false;        // each head of values has a norm without a weight
+  // Layers without a window may lack the values' matrix: the values are the keys before norm and rope.
+  bool values_may_be_keys = false;
+  float score_scale = 0;            // the factor on q·k, if the file does not say; 0: by the size of heads
+  bool dense_beside_experts = false;  // layers with experts have a feed-forward too (dense_experts)
+  bool norms_heads = false;         // q and k have norms of each head without a weight, if the file does not deny it
+  bool norms_after_rope = false;    // the norms of q and k are behind their rope
+  bool gates_outputs = false;       // a matrix of its own gates the output of attention
+  bool softplus_gate = false;       // by softplus, not by sigmoid
+  bool normalizes_embedding = false;  // embeddings have a norm without a weight
+  bool one_norm = false;            // the parts of a layer read the same norm
+  bool fused_ffn = false;           // gate and up are one tensor, but q, k and v are not
+  bool norm_by_eps = false;         // RMS norms if the file has rms_norm_eps, layer norms if it has layer_norm_eps
+  bool scales_logits = false;       // the file's factor multiplies logits; otherwise logits are divided by it
+  bool scales_expert_input = false;  // the weight of an expert multiplies its input
   bool gates_attention = false;     // the query projection also gives a gate for the attention output of each head
   bool interleaved_experts = false;  // Hugging Face files alternate the rows of gate and up, and transpose the matrices
   bool normalizes_experts = false;  // a token's expert weights sum to 1, if the file does not say

@@ -31,6 +31,19 @@ constexpr std::pair<const char*, bool Arch::*> kFlags[] = {
     {"first_is_global", &Arch::first_is_global},
     {"rope_needs_window", &Arch::rope_needs_window},
     {"tiles_value_heads", &Arch::tiles_value_heads},
+    {"norms_heads", &Arch::norms_heads},
+    {"norms_after_rope", &Arch::norms_after_rope},
+    {"gates_outputs", &Arch::gates_outputs},
+    {"softplus_gate", &Arch::softplus_gate},
+    {"normalizes_embedding", &Arch::normalizes_embedding},
+    {"one_norm", &Arch::one_norm},
+    {"fused_ffn", &Arch::fused_ffn},
+    {"norm_by_eps", &Arch::norm_by_eps},
+    {"scales_logits", &Arch::scales_logits},
+    {"scales_expert_input", &Arch::scales_expert_input},
+    {"norms_values", &Arch::norms_values},
+    {"values_may_be_keys", &Arch::values_may_be_keys},
+    {"dense_beside_experts", &Arch::dense_beside_experts},
     {"gates_attention", &Arch::gates_attention},
     {"interleaved_experts", &Arch::interleaved_experts},
     {"normalizes_experts", &Arch::normalizes_experts},
@@ -50,9 +63,11 @@ constexpr std::pair<const char*, RopeLayout> kRopes[] = {{"half_split", RopeLayo
 constexpr std::pair<const char*, Activation> kActivationColumn[] = {{"silu", Activation::kSilu},
                                                                     {"gelu_tanh", Activation::kGeluTanh},
                                                                     {"gelu", Activation::kGelu},
-                                                                    {"clamped_swiglu", Activation::kClampedSwiglu}};
+                                                                    {"clamped_swiglu", Activation::kClampedSwiglu},
+                                                                    {"squared_relu", Activation::kSquaredRelu}};
 constexpr std::pair<const char*, Scoring> kScorings[] = {{"softmax", Scoring::kSoftmax},
-                                                         {"sigmoid", Scoring::kSigmoid}};
+                                                         {"sigmoid", Scoring::kSigmoid},
+                                                         {"sparse_mixer", Scoring::kSparseMixer}};
 constexpr std::pair<const char*, NormKind> kNorms[] = {{"rms", NormKind::kRms}, {"layer", NormKind::kLayer}};
 
 // The rows that files have added, with the texts that they point at. They are never removed, because configs point at
@@ -122,6 +137,10 @@ void read_column(std::string_view key, const Json& value, AddedArch& row) {
   if (key == "activation") return void(arch.activation = named<Activation>(value));
   if (key == "scoring") return void(arch.scoring = named<Scoring>(value));
   if (key == "norm") return void(arch.norm = named<NormKind>(value));
+  if (key == "score_scale") {
+    if (!(value.number() > 0 && value.number() < 1e6)) throw value.error("expected a positive number");
+    return void(arch.score_scale = static_cast<float>(value.number()));
+  }
   if (key == "local_theta") {
     if (value.is_string() && value.string() == "same") return void(arch.local_theta = kSameTheta);
     if (!(value.number() > 0 && value.number() < 1e12)) throw value.error("expected a positive number, or \"same\"");
@@ -136,6 +155,8 @@ void check_row(const Arch& arch, const JsonDocument& document) {
     throw Error("{}: 'gguf_name' or 'hf_name' is missing", printable(document.source()));
   if (arch.encoder && (!arch.bidirectional || arch_has(arch, kExpertsPart)))
     throw Error("{}: an encoder is bidirectional and has no experts", printable(document.source()));
+  if (arch.activation == Activation::kSquaredRelu && arch.gated)
+    throw Error("{}: a squared ReLU has no gate: 'gated' must be false", printable(document.source()));
   if (arch.learned_positions && !arch.encoder)
     throw Error("{}: only an encoder has learned positions", printable(document.source()));
   if (arch.gguf_rope == RopeLayout::kHalfSplit && arch.hf_rope == RopeLayout::kInterleaved)

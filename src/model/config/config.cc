@@ -35,6 +35,9 @@ RopeScaling read_rope_scaling(const GgufKeys& keys, int n_ctx, const Arch& arch)
     scaling.beta_slow = keys.positive_or("rope.scaling.yarn_beta_slow", scaling.beta_slow);
     scaling.magnitude =
         keys.positive_or("rope.scaling.attn_factor", 1.0f) * (1.0f + 0.1f * std::log(std::max(1.0f, scaling.factor)));
+    if (keys.has("rope.scaling.yarn_log_multiplier"))
+      scaling.magnitude /=
+          1.0f + 0.1f * keys.positive("rope.scaling.yarn_log_multiplier") * std::log(std::max(1.0f, scaling.factor));
   } else {
     throw keys.error("rope.scaling.type", "'{}' is not supported: supported are none, linear, yarn and longrope",
                      printable(kind));
@@ -44,25 +47,58 @@ RopeScaling read_rope_scaling(const GgufKeys& keys, int n_ctx, const Arch& arch)
 
 // Finds the layers with a window: from the file's list or else the architecture's period. Without either, all layers
 // have it.
-void read_layers(const GgufKeys& keys, Config& c) {
-  std::vector<LayerConfig>& layers = c.layers;
+void read_windows(const GgufKeys& keys, Config& c) {
   const Arch& arch = *c.arch;
+  c.sliding_window = layer_window(arch, keys.integer_or("attention.sliding_window", 0, 0, 1 << 30));
   const char* kPattern = "attention.sliding_window_pattern";
   const Value* pattern = keys.metadata().find(keys.name(kPattern));
   const bool listed = pattern != nullptr && pattern->is_array();
   const auto has_window =
-      listed ? keys.metadata().find_bool_per_layer(keys.name(kPattern), layers.size()) : std::nullopt;
+      listed ? keys.metadata().find_bool_per_layer(keys.name(kPattern), c.layers.size()) : std::nullopt;
   const int period = pattern != nullptr && !listed ? keys.integer(kPattern, 0, c.n_layers) : arch.window_period;
+  for (int i = 0; i < c.n_layers; ++i)
+    if (has_window ? (*has_window)[i] : arch.has_window(i, period)) c.layers[i].window = c.sliding_window;
+}
+
+void read_layers(const GgufKeys& keys, Config& c) {
+  std::vector<LayerConfig>& layers = c.layers;
+  const Arch& arch = *c.arch;
   const int n_dense = keys.integer_or("leading_dense_block_count", 0, 0, c.n_layers);
+  const int step = keys.integer_or("interleave_moe_layer_step", 1, 1, 1024);
   for (int i = 0; i < c.n_layers; ++i) {
-    const bool windowed = has_window ? (*has_window)[i] : arch.has_window(i, period);
-    if (windowed) layers[i].window = c.sliding_window;
+    const bool windowed = layers[i].window > 0;
     if (c.local_theta > 0 && windowed) layers[i].rope = LayerRope::kLocal;
     if (arch.rope_needs_window && c.sliding_window > 0 && !windowed) layers[i].rope = LayerRope::kNone;
     if (arch.no_rope_period > 0 && (i + 1) % arch.no_rope_period == 0) layers[i].rope = LayerRope::kNone;
     if (arch.learned_positions) layers[i].rope = LayerRope::kNone;
-    if (c.experts.n > 0 && i >= n_dense) set_experts(layers[i]);
+    if (c.experts.n > 0 && i >= n_dense && (i + 1) % step == 0) set_experts(layers[i], arch);
   }
+}
+
+// The last layers may read the keys of the last layer of their kind that has its own.
+void share_keys(const GgufKeys& keys, Config& c) {
+  const int n_shared = keys.integer_or("attention.shared_kv_layers", 0, 0, c.n_layers - 1);
+  const int first = c.n_layers - n_shared;
+  for (int i = first; i < c.n_layers; ++i) {
+    c.layers[i].kv_layer = last_of_kind(c, i, first);
+    if (c.layers[i].kv_layer < 0)
+      throw keys.error("attention.shared_kv_layers", "{}: layer {} has no earlier layer of its kind whose keys it can read",
+                       n_shared, i);
+  }
+}
+
+// One width, or one for each layer.
+void read_feed_forwards(const GgufKeys& keys, Config& c) {
+  const auto list = keys.integers_of_layers("feed_forward_length", 0, 1 << 24, c.n_layers);
+  const bool has_dense = std::ranges::any_of(list, [](int n) { return n > 0; });
+  if (!has_dense && keys.has("expert_feed_forward_length")) {
+    c.ffn_dim = keys.integer_of_layers("expert_feed_forward_length", 1, 1 << 24);
+    return;
+  }
+  if (!has_dense) keys.integer("feed_forward_length", 1, 1 << 24);
+  c.ffn_dim = *std::ranges::find_if(list, [](int n) { return n > 0; });
+  for (int i = 0; i < c.n_layers; ++i)
+    if (list[i] > 0 && list[i] != c.ffn_dim) c.layers[i].ffn_dim = list[i];
 }
 
 ExpertConfig read_experts(const GgufKeys& keys, const Config& c) {
@@ -77,7 +113,9 @@ ExpertConfig read_experts(const GgufKeys& keys, const Config& c) {
       keys.boolean_or("expert_weights_norm",
                       keys.boolean_or("norm_top_k_prob", c.arch->normalizes_experts));  // Ollama's name for the key
   e.scale = keys.positive_or("expert_weights_scale", 1.0f);
-  const int gating = keys.integer_or("expert_gating_func", 1, 0, 1 << 16);
+  const int usual = c.arch->scales_expert_input ? 2 : 1;
+  const int gating = keys.integer_or("expert_gating_func", usual, 0, 1 << 16);
+  if (c.arch->scoring == Scoring::kSparseMixer) e.scoring = c.arch->scoring;
   if (gating > 3)
     throw keys.error("expert_gating_func",
                      "{} is not supported: supported are 1 (softmax), 2 (sigmoid) and 3 (softmax of the chosen)",
@@ -99,12 +137,35 @@ void read_scales(const GgufKeys& keys, Config& c) {
   c.embedding_scale =
       keys.positive_or("embedding_scale", c.arch->scales_embedding ? std::sqrt(static_cast<float>(c.dim)) : 1.0f);
   c.residual_scale = keys.positive_or("residual_scale", 1.0f);
-  c.logit_scale = 1.0f / keys.positive_or("logit_scale", 1.0f);
+  c.logit_scale = keys.positive_or("logit_scale", 1.0f);
+  if (!c.arch->scales_logits) c.logit_scale = 1.0f / c.logit_scale;
   if (keys.has("attention.scale")) c.attention_scale = keys.positive("attention.scale");
   if (c.arch->wide_scale_layers == c.n_layers)
     c.attention_scale = 1.0f / std::sqrt(static_cast<float>(c.dim) / static_cast<float>(c.n_heads));
   if (keys.has("attn_logit_softcapping")) c.attention_softcap = keys.positive("attn_logit_softcapping");
   if (keys.has("final_logit_softcapping")) c.logit_softcap = keys.positive("final_logit_softcapping");
+}
+
+int heads_of_layer(const Config& c, int layer) {
+  const std::optional<LayerHeads>& own = c.layers[static_cast<size_t>(layer)].heads;
+  return own ? own->n_heads : c.n_heads;
+}
+
+// Facts that only some families state. Llama 4 with 128 experts has no norms of q and k.
+void read_family_facts(const GgufKeys& keys, const Gguf& file, Config& c) {
+  const bool is_llama4 = c.arch->scales_expert_input;
+  if (is_llama4) c.query_scale.beta = 0.1f;
+  if (keys.has("attention.temperature_scale")) c.query_scale.beta = keys.positive("attention.temperature_scale");
+  const int period = c.rope_scaling.original_context > 0 ? c.rope_scaling.original_context : c.n_ctx_train;
+  c.query_scale.period = keys.integer_or("attention.temperature_length", is_llama4 ? 8192 : period, 1, 1 << 30);
+  c.query_scale.offset = is_llama4;
+  c.scales_without_rope = is_llama4;
+  if (c.arch->normalizes_embedding) c.post_norm_eps = 1e-8f;                         // no key says these
+  if (c.arch->norm_by_eps && c.experts.shared_dim > 0) c.experts.scale /= 2, c.experts.shared_scale = 0.5f;
+  if (is_llama4 && c.experts.n == 128) c.norms_heads = false;
+  if (is_llama4) c.n_ctx_train = std::min(c.n_ctx_train, keys.integer_or("attention.chunk_size", 8192, 1, 1 << 30));
+  const TensorInfo* gate = c.arch->softplus_gate ? file.find("blk.0.attn_gate.weight") : nullptr;
+  c.gates_heads = gate != nullptr && gate->n_dims == 2 && static_cast<int>(gate->shape[1]) == heads_of_layer(c, 0);
 }
 
 // The rows of the embedding. loader.cc checks them against the tokenizer's number of tokens.
@@ -170,24 +231,25 @@ Config config_from_gguf(const Gguf& file) {
   c.rope_scaling = file.find("rope_factors_long.weight") != nullptr ? read_long_rope(keys, c.n_ctx_train)
                                                                     : read_rope_scaling(keys, c.n_ctx_train, *c.arch);
   for (int i = 0; i < c.n_layers; ++i) c.layers.push_back({.parts = arch_parts(*c.arch, i, false)});
+  read_windows(keys, c);
   for (const PartKind* kind : all_kinds())
     if (kind->read_gguf != nullptr && arch_has(*c.arch, *kind)) kind->read_gguf(keys, c);
   const bool has_attention = kv_mixer(*c.arch) != nullptr;
   if (!has_attention) c.n_heads = c.n_kv_heads = c.head_dim = 1;  // code may divide by them
-  const bool has_dense =
-      keys.has("feed_forward_length") && keys.integer_of_layers("feed_forward_length", 0, 1 << 24) > 0;
-  const bool only_experts = !has_dense && keys.has("expert_feed_forward_length");
-  if (arch_has(*c.arch, kFeedForwardPart))
-    c.ffn_dim = keys.integer_of_layers(only_experts ? "expert_feed_forward_length" : "feed_forward_length", 1, 1 << 24);
-  c.norm_eps = keys.positive(c.arch->norm == NormKind::kLayer ? "attention.layer_norm_epsilon"
+  if (arch_has(*c.arch, kFeedForwardPart)) read_feed_forwards(keys, c);
+  if (c.arch->norm_by_eps && keys.has("attention.layer_norm_rms_epsilon")) c.norm_kind = NormKind::kRms;
+  c.norm_eps = keys.positive(c.norm() == NormKind::kLayer ? "attention.layer_norm_epsilon"
                                                               : "attention.layer_norm_rms_epsilon");
   if (!c.arch->learned_positions && has_attention) {
     c.rot_dim = keys.integer_or("rope.dimension_count", c.head_dim, 2, c.head_dim);
+    if (keys.has("rope.dimension_count_swa"))
+      c.local_rot_dim = keys.integer("rope.dimension_count_swa", 2, c.local_rot_dim > 0 ? c.local_rot_dim : c.head_dim);
+    if (c.local_rot_dim == c.rot_dim) c.local_rot_dim = 0;
+    if (c.local_rot_dim % 2 != 0) throw keys.error("rope.dimension_count_swa", "{} is not an even number", c.local_rot_dim);
     if (c.rot_dim % 2 != 0) throw keys.error("rope.dimension_count", "{} is not an even number", c.rot_dim);
   }
   c.rope_theta = keys.positive_or("rope.freq_base", 10000.0f);
   c.rope_layout = c.arch->gguf_rope;
-  c.sliding_window = layer_window(*c.arch, keys.integer_or("attention.sliding_window", 0, 0, 1 << 30));
   const bool denies_causal = !keys.boolean_or("attention.causal", !c.arch->encoder);
   if (c.arch->encoder && !denies_causal)
     throw keys.error("attention.causal", "is true: '{}' models are read whole", c.arch->gguf_name);
@@ -198,7 +260,9 @@ Config config_from_gguf(const Gguf& file) {
     c.local_theta =
         keys.positive_or("rope.freq_base_swa", c.arch->local_theta == kSameTheta ? c.rope_theta : c.arch->local_theta);
   c.experts = read_experts(keys, c);
+  read_family_facts(keys, file, c);
   read_layers(keys, c);
+  share_keys(keys, c);
   read_scales(keys, c);
   c.n_vocab = vocabulary_rows(file);
   c.n_token_types = token_types(file);

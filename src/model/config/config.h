@@ -32,6 +32,7 @@ struct LayerPart {
 enum class LayerRope : uint8_t { kMain, kLocal, kNone };
 struct LayerHeads {
   int n_heads = 0, n_kv_heads = 0, head_dim = 0;
+  bool operator==(const LayerHeads&) const = default;
 };
 struct LayerConfig {
   int window = 0;  // tokens that a token sees, itself included (to each side if the model is bidirectional); 0: all
@@ -39,6 +40,8 @@ struct LayerConfig {
   std::vector<LayerPart> parts;  // in order; empty: the parts of the architecture
   int kv_layer = -1;             // attention reads the keys and values of this earlier layer; -1: its own
   std::optional<LayerHeads> heads;  // of its attention, if not those of the model
+  int ffn_dim = 0;                  // of its feed-forward; 0: that of the model
+  std::shared_ptr<const Share> share;  // of a rank, where heads or ffn_dim are the layer's own
 
   bool has(const PartKind& kind) const { return std::ranges::count(parts, &kind, &LayerPart::kind) > 0; }
 };
@@ -51,7 +54,7 @@ struct ExpertConfig {
   int shared_dim = 0;  // of the expert that every token uses; 0: the model has no shared expert
   Scoring scoring = Scoring::kSoftmax;
   bool normalize = false;
-  float scale = 1;
+  float scale = 1, shared_scale = 1;
   int n_groups = 1, n_groups_used = 1;
   // Of a rank: its first expert, and the first columns of its part of each expert and of the shared expert.
   int64_t first = 0, first_column = 0, first_shared = 0;
@@ -96,7 +99,8 @@ struct Config {
   int ffn_dim = 0;
   int n_vocab = 0;
   int n_ctx_train = 0;
-  float norm_eps = 0;
+  float norm_eps = 0, post_norm_eps = 0;  // post_norm_eps: of norms of outputs; 0: norm_eps
+  std::optional<NormKind> norm_kind;      // if not the architecture's
   int rot_dim = 0;  // dimensions of a head that rope rotates
   float rope_theta = 10000;
   RopeScaling rope_scaling;
@@ -107,6 +111,11 @@ struct Config {
   int n_token_types = 0;   // of the texts of a pair; 0: the model does not distinguish them
   int first_position = 0;  // the row of the table of positions for position 0; converters to GGUF drop the rows before
   std::optional<Activation> activation;  // if not the architecture's
+  std::optional<bool> norms_heads;       // if not the architecture's
+  bool gates_heads = false;              // the gate of attention has one number for each head
+  PositionScale query_scale;             // of all layers, or of those without rope
+  bool scales_without_rope = false;
+  std::vector<Xielu> xielu;              // [n_layers] or empty: of feed-forwards, as in the file: before softplus
   int sliding_window = 0;         // of the layers that have a window; 0: no layer has a window
   std::vector<LayerConfig> layers;  // [n_layers]; empty: all layers have the window, and the architecture's parts
   bool bidirectional = false;     // a token also sees the tokens after it: the model embeds texts and cannot generate
@@ -123,6 +132,7 @@ struct Config {
   int source_dim = 0, max_source_rows = 0;
   std::optional<bool> tied_output;  // the embedding is the output matrix; nothing: only if the checkpoint has none
 
+  NormKind norm() const { return norm_kind.value_or(arch->norm); }
   int q_dim() const { return n_heads * head_dim; }
   int kv_dim() const { return n_kv_heads * head_dim; }
   // With the parts of the architecture, if the layer has none of its own.
@@ -134,13 +144,14 @@ struct Config {
   int n_recurrent_layers() const;  // layers that keep states
   // The factor on q·k if the checkpoint does not state it.
   float default_score_scale() const {
+    if (arch->score_scale > 0) return arch->score_scale;
     const float stretch = 1.0f + rope_scaling.log_stretch * std::log(std::max(1.0f, rope_scaling.factor));
     return stretch * stretch / std::sqrt(static_cast<float>(score_dim > 0 ? score_dim : head_dim));
   }
   float score_scale() const { return attention_scale > 0 ? attention_scale : default_score_scale(); }
 };
 
-// The config for the sizes of one layer: its own heads in place of the model's.
+// The config for the sizes of one layer: its own heads and feed-forward in place of the model's.
 class LayerSizes {
  public:
   LayerSizes(const Config& config, int layer);
@@ -150,6 +161,13 @@ class LayerSizes {
   const Config& model_;
   std::optional<Config> own_;
 };
+
+// The last layer before `end` with the same window (or none) as the layer. -1: there is none.
+inline int last_of_kind(const Config& c, int layer, int end) {
+  int i = end - 1;
+  while (i >= 0 && (c.layers[i].window > 0) != (c.layers[layer].window > 0)) --i;
+  return i;
+}
 
 // Converts the window of a file to the window of a layer: bidirectional models store the width over both sides.
 inline int layer_window(const Arch& arch, int in_file) {

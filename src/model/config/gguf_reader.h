@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "io/gguf/gguf.h"
@@ -33,6 +34,16 @@ class GgufKeys {
         throw error(key, "is {} in layer {} and {} in layer {}: layers that differ in it are not supported", *first,
                     first - list.begin(), list[i], i);
     return in_range(key, *first, low, high);
+  }
+  // One number for all layers, or a list with a number for each of the first `n` layers; zeros if the key is missing.
+  std::vector<int> integers_of_layers(const char* key, int64_t low, int64_t high, int n) const {
+    const Value* value = metadata_.find(prefix_ + key);
+    if (value == nullptr) return std::vector<int>(static_cast<size_t>(n));
+    if (!value->is_array()) return std::vector<int>(static_cast<size_t>(n), integer(key, low, high));
+    const auto list = *metadata_.find_u32_per_layer(prefix_ + key, metadata_.get_u32(prefix_ + "block_count"));
+    std::vector<int> numbers;
+    for (int i = 0; i < n; ++i) numbers.push_back(in_range(key, list[static_cast<size_t>(i)], low, high));
+    return numbers;
   }
   float positive(const char* key) const { return above_zero(key, metadata_.get_f32(prefix_ + key)); }
   float positive_or(const char* key, float fallback) const {

@@ -71,7 +71,8 @@ int arch_period(const Arch& arch);  // layers in Arch::layers
 const PartKind* kv_mixer(const Arch& arch);
 const PartKind* state_mixer(const Arch& arch);
 void set_mixer(LayerConfig& layer, const PartKind& kind);  // in place of the layer's first mixer
-void set_experts(LayerConfig& layer);                      // in place of the layer's feed-forward
+void set_experts(LayerConfig& layer, const Arch& arch);    // in place of the layer's feed-forward
+bool has_experts(const LayerConfig& layer);
 
 // Calls f(row, layer) for the rows of a part that apply.
 template <class F>
@@ -84,6 +85,6 @@ void for_rows_of(const PartKind& kind, const Config& config, int layer, F&& f) {
 }
 
 // The kinds that other code names. Every architecture has attention and feed-forwards, unless it says otherwise.
-extern const PartKind kAttentionPart, kFeedForwardPart, kExpertsPart;
+extern const PartKind kAttentionPart, kFeedForwardPart, kExpertsPart, kDenseExpertsPart;
 
 }  // namespace ingot

@@ -11,6 +11,7 @@ extern const PartKind kLatentAttentionPart;
 extern const PartKind kDeltaNetPart;
 extern const PartKind kShortConvPart;
 extern const PartKind kMamba2Part;
+extern const PartKind kLayerEndPart;
 
 namespace {
 
@@ -22,10 +23,14 @@ constexpr const PartKind* kKinds[] = {
     &kMamba2Part,
     &kFeedForwardPart,
     &kExpertsPart,
+    &kDenseExpertsPart,
+    &kLayerEndPart,
 };
 
-const PartKind& kind_named(std::string_view name, bool has_experts) {
-  if (name == "ffn") return has_experts ? kExpertsPart : kFeedForwardPart;
+const PartKind& experts_kind(const Arch& arch) { return arch.dense_beside_experts ? kDenseExpertsPart : kExpertsPart; }
+
+const PartKind& kind_named(const Arch& arch, std::string_view name, bool has_experts) {
+  if (name == "ffn") return has_experts ? experts_kind(arch) : kFeedForwardPart;
   for (const PartKind* kind : kKinds)
     if (name == kind->name) return *kind;
   std::string known;
@@ -77,7 +82,7 @@ std::vector<LayerPart> arch_parts(const Arch& arch, int layer, bool has_experts)
   std::vector<LayerPart> parts;
   if (names.empty()) return parts;
   for (bool beside = false;;) {
-    parts.push_back({&kind_named(take(names, "/+"), has_experts), beside});
+    parts.push_back({&kind_named(arch, take(names, "/+"), has_experts), beside});
     if (names.empty()) return parts;
     beside = names.front() == '+';
     names.remove_prefix(1);
@@ -92,10 +97,12 @@ void set_mixer(LayerConfig& layer, const PartKind& kind) {
   if (mixer != layer.parts.end()) mixer->kind = &kind;
 }
 
-void set_experts(LayerConfig& layer) {
-  if (layer.has(kExpertsPart)) return;  // beside a feed-forward
+bool has_experts(const LayerConfig& layer) { return layer.has(kExpertsPart) || layer.has(kDenseExpertsPart); }
+
+void set_experts(LayerConfig& layer, const Arch& arch) {
+  if (has_experts(layer)) return;  // beside a feed-forward
   const auto plain = std::ranges::find(layer.parts, &kFeedForwardPart, &LayerPart::kind);
-  if (plain != layer.parts.end()) plain->kind = &kExpertsPart;
+  if (plain != layer.parts.end()) plain->kind = &experts_kind(arch);
 }
 
 LayerConfig Config::layer(int i) const {
@@ -106,10 +113,13 @@ LayerConfig Config::layer(int i) const {
 
 LayerSizes::LayerSizes(const Config& config, int layer) : model_(config) {
   if (config.layers.empty()) return;
-  const std::optional<LayerHeads>& heads = config.layers[static_cast<size_t>(layer)].heads;
-  if (!heads) return;
+  const LayerConfig& own = config.layers[static_cast<size_t>(layer)];
+  if (!own.heads && own.ffn_dim == 0) return;
   own_ = config;
-  own_->n_heads = heads->n_heads, own_->n_kv_heads = heads->n_kv_heads, own_->head_dim = heads->head_dim;
+  if (own.heads)
+    own_->n_heads = own.heads->n_heads, own_->n_kv_heads = own.heads->n_kv_heads, own_->head_dim = own.heads->head_dim;
+  if (own.ffn_dim > 0) own_->ffn_dim = own.ffn_dim;
+  if (own.share) own_->share = own.share;
 }
 
 std::vector<PlacedKind> placed_parts(const Config& c, int layer) {

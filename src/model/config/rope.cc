@@ -50,7 +50,7 @@ std::vector<float> rope_frequencies(int rot_dim, float theta, const RopeScaling&
     inv_freq[i] = 1.0f / std::pow(theta, 2.0f * static_cast<float>(i) / static_cast<float>(rot_dim));
     if (!divisors.empty()) inv_freq[i] /= divisors[i];
   }
-  if (s.kind == RopeScalingKind::kLinear) {
+  if (s.kind == RopeScalingKind::kLinear || s.kind == RopeScalingKind::kProportional) {
     for (float& f : inv_freq) f /= s.factor;
   } else if (s.kind == RopeScalingKind::kLlama3) {
     for (float& f : inv_freq) f = llama3_frequency(f, s);
@@ -58,6 +58,8 @@ std::vector<float> rope_frequencies(int rot_dim, float theta, const RopeScaling&
     const std::vector<float> ramp = yarn_ramp(rot_dim, theta, s);
     for (size_t i = 0; i < ramp.size(); ++i) inv_freq[i] *= ramp[i] / s.factor + (1.0f - ramp[i]);
   }
+  if (s.kind == RopeScalingKind::kProportional)
+    std::fill(inv_freq.begin() + s.n_rotated, inv_freq.end(), 0.0f);
   return inv_freq;
 }
 

@@ -5,7 +5,7 @@
 
 namespace ingot {
 
-enum class RopeScalingKind { kNone, kLinear, kYarn, kLlama3, kLongRope, kDynamic };
+enum class RopeScalingKind { kNone, kLinear, kYarn, kLlama3, kLongRope, kDynamic, kProportional };
 
 struct RopeScaling {
   RopeScalingKind kind = RopeScalingKind::kNone;
@@ -18,6 +18,7 @@ struct RopeScaling {
   float log_stretch = 0;         // scores are multiplied by (1 + log_stretch * ln(factor))^2
   float low_freq_factor = 1.0f;  // Llama 3
   float high_freq_factor = 4.0f;
+  int n_rotated = 0;  // proportional: the frequencies that rotate, from the first on; the others are 0
   std::vector<float> short_factors, long_factors;  // LongRoPE, [rot_dim / 2]; empty: the file has them as tensors
 };
 
@@ -28,6 +29,7 @@ struct RopeScaling {
 //                high_freq_factor do not change, those with a wavelength above original_context / low_freq_factor are
 //                divided by factor, with a ramp between
 //   dynamic NTK  Hugging Face's _compute_dynamic_ntk_parameters for sequences of n_ctx
+//   proportional Hugging Face's _compute_proportional_rope_parameters: only the first frequencies rotate
 // `divisors` [rot_dim / 2], if not empty, divide the frequencies: the rope_freqs tensor of GGUF files (Llama 3's
 // scaling), or LongRoPE's factors. Returns [rot_dim / 2], radians a position. n_ctx is the longest possible sequence;
 // transformers uses the length of each sequence instead, but keys in the cache cannot be rotated again.

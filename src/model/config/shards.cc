@@ -73,9 +73,6 @@ std::vector<Range> merged(const std::vector<Range>& ranges) {
 Config config_of_rank(const Config& model, int rank, int n_ranks, int64_t block, bool whole_experts) {
   if (whole_experts && model.experts.n == 0)
     throw UsageError("ep needs a model with experts, but this model has none: ranks divide it without ep");
-  if (std::ranges::any_of(model.layers, [](const LayerConfig& layer) { return layer.heads.has_value(); }))
-    throw UsageError("ranks cannot divide this model yet, whose layers have different heads: use layers on several "
-                     "devices (a list of devices, or pp)");
   Share share{.model = model, .rank = rank, .n_ranks = n_ranks};
   const Deal deal{model, share, rank, n_ranks, block, whole_experts};
   Config c = model;
@@ -83,6 +80,17 @@ Config config_of_rank(const Config& model, int rank, int n_ranks, int64_t block,
     if (kind->divide != nullptr && uses(model, *kind)) kind->divide(deal, c);
   deal_vocabulary(deal);
   c.share = std::make_shared<const Share>(std::move(share));
+  // Layers of other sizes are divided as if all layers were like them.
+  for (int layer = 0; layer < static_cast<int>(model.layers.size()); ++layer) {
+    LayerConfig& own = c.layers[static_cast<size_t>(layer)];
+    if (!own.heads && own.ffn_dim == 0) continue;
+    Config alike = LayerSizes(model, layer);
+    for (LayerConfig& other : alike.layers) other.heads.reset(), other.ffn_dim = 0;
+    const Config part = config_of_rank(alike, rank, n_ranks, block, whole_experts);
+    own.heads = LayerHeads{part.n_heads, part.n_kv_heads, part.head_dim};
+    own.ffn_dim = part.ffn_dim;
+    own.share = part.share;
+  }
   return c;
 }
 

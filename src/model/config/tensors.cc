@@ -1,5 +1,6 @@
 #include "model/config/tensors.h"
 
+#include "model/config/layer_inputs.h"
 #include "model/config/shards.h"
 
 namespace ingot {
@@ -16,9 +17,17 @@ constexpr Dim kHalfRot = {[](const Config& c) -> int64_t { return c.rot_dim / 2;
 constexpr Dim kPositionRows = {[](const Config& c) -> int64_t { return int64_t{c.first_position} + c.n_ctx_train; }};
 constexpr Dim kTokenTypes = {[](const Config& c) -> int64_t { return c.n_token_types; }};
 
+int64_t layer_input_width(const Config& c) { return c.part<LayerInputsConfig>().width; }
+constexpr Dim kLayerInput = {layer_input_width};
+constexpr Dim kLayerInputs = {[](const Config& c) { return c.n_layers * layer_input_width(c); }};
+bool has_layer_inputs(const Config& c, int) { return layer_input_width(c) > 0; }
+
 bool is_encoder_model(const Config& c, int) { return c.arch->encoder; }
-bool has_final_norm(const Config& c, int) { return !c.arch->sum_norms && !c.arch->final_norm_is_embed; }
 bool names_final_norm_embed(const Config& c, int) { return c.arch->final_norm_is_embed; }
+bool keeps_final_norm_whole(const Config& c, int) { return c.arch->normalizes_embedding; }
+bool has_final_norm(const Config& c, int layer) {
+  return !c.arch->sum_norms && !names_final_norm_embed(c, layer) && !keeps_final_norm_whole(c, layer);
+}
 
 // If a checkpoint has no output matrix, the embedding is the output matrix (weights.cc).
 constexpr MatrixRow kModelMatrices[] = {
@@ -29,6 +38,11 @@ constexpr MatrixRow kModelMatrices[] = {
     {.gguf_name = "output.weight", .hf_name = "lm_head.weight",
      .member = at<&M::output>, .n_out = kVocabulary, .n_in = kModelDim, .shard = Shard::kColumns,
      .optional = kOptional},
+    {.gguf_name = "per_layer_token_embd.weight", .hf_name = "model.embed_tokens_per_layer.weight",
+     .member = at<&M::layer_table>, .n_out = kVocabulary, .n_in = kLayerInputs, .when = has_layer_inputs,
+     .use = kForHostTable},
+    {.gguf_name = "per_layer_model_proj.weight", .hf_name = "model.per_layer_model_projection.weight",
+     .member = at<&M::layer_project>, .n_out = kLayerInputs, .n_in = kModelDim, .when = has_layer_inputs},
 };
 
 constexpr VectorRow kModelVectors[] = {
@@ -36,9 +50,14 @@ constexpr VectorRow kModelVectors[] = {
      .member = at<&M::final_norm>, .n = kModelDim, .when = has_final_norm, .hf_kept = VectorRow::kLessOne},
     {.gguf_name = "token_embd_norm.weight|output_norm.weight", .hf_name = "model.embedding_norm.weight",
      .member = at<&M::final_norm>, .n = kModelDim, .when = names_final_norm_embed},
-    {.gguf_name = "output_norm.bias", .hf_name = "model.final_norm.bias",
+    {.gguf_name = "output_norm.weight", .hf_name = "model.norm.weight",  // stored whole, though other norms are less 1
+     .member = at<&M::final_norm>, .n = kModelDim, .when = keeps_final_norm_whole},
+    {.gguf_name = "output_norm.bias", .hf_name = "model.final_norm.bias|model.norm.bias",
      .member = at<&M::final_norm_bias>, .n = kModelDim, .optional = kOptional,
-     .when = [](const Config& c, int) { return c.arch->pre_norms && c.arch->norm == NormKind::kLayer; }},
+     .when = [](const Config& c, int) { return c.arch->pre_norms && c.norm() == NormKind::kLayer; }},
+    {.gguf_name = "output.bias", .hf_name = "lm_head.bias",
+     .member = at<&M::output_bias>, .n = kVocabulary, .shard = Shard::kColumns, .optional = kOptional,
+     .when = [](const Config& c, int) { return !c.arch->encoder; }},
     {.gguf_name = "token_embd_norm.weight", .hf_name = EMBED_NORM_NAMES("weight", "gamma"),
      .member = at<&M::embed_norm>, .n = kModelDim, .when = is_encoder_model},
     {.gguf_name = "token_embd_norm.bias", .hf_name = EMBED_NORM_NAMES("bias", "beta"),
@@ -49,6 +68,8 @@ constexpr VectorRow kModelVectors[] = {
     {.gguf_name = "token_types.weight", .hf_name = "model.embeddings.token_type_embeddings.weight",
      .member = at<&M::token_types>, .n = kModelDim, .optional = kOptional, .when = is_encoder_model,
      .count = kTokenTypes},
+    {.gguf_name = "per_layer_proj_norm.weight", .hf_name = "model.per_layer_projection_norm.weight",
+     .member = at<&M::layer_norm>, .n = kLayerInput, .when = has_layer_inputs, .hf_kept = VectorRow::kLessOne},
     {.gguf_name = "rope_freqs.weight", .member = at<&M::rope_divisors>, .n = kHalfRot, .optional = kOptional},
     {.gguf_name = "rope_factors_short.weight", .member = at<&M::rope_short>, .n = kHalfRot, .optional = kOptional},
     {.gguf_name = "rope_factors_long.weight", .member = at<&M::rope_long>, .n = kHalfRot, .optional = kOptional},

@@ -91,6 +91,7 @@ struct VectorRow {
   const char* gguf_name = "";
   const char* hf_name = "";
   Tensor& (*member)(void* owner) = nullptr;
+  float& (*scalar)(void* owner) = nullptr;  // in place of member: one number, in host memory
   Dim n;
   Shard shard = Shard::kNone;
   bool (*optional)(const Config&) = nullptr;
@@ -103,6 +104,7 @@ struct VectorRow {
   Slice gguf_slice = {}, hf_slice = {};
   Dim count = {};
   RowOrder gguf_rows = nullptr;  // of elements, or of successive vectors
+  float (*factor)(const Config&) = nullptr;  // multiplies the values on loading; null: none
 
   Dim divided() const { return shard == Shard::kColumns ? n : shard == Shard::kMatrices ? count : Dim{}; }
 };
@@ -143,12 +145,15 @@ struct ModelWeights {
   Weight embedding;                    // [n_vocab, dim]
   Tensor final_norm, final_norm_bias;  // [1, dim]
   Weight output;                       // [n_vocab, dim]
+  Tensor output_bias;                  // [1, n_vocab]
   bool tied = false;                   // the output is the embedding
   Tensor rope_divisors;                // [1, rot_dim / 2]
   Tensor rope_short, rope_long;        // [1, rot_dim / 2]: LongRoPE's factors, if the config has none
   Tensor embed_norm, embed_norm_bias;  // [1, dim]
   Tensor positions;    // [first_position + n_ctx_train, dim], or [1, dim]: the first token type is added to each row
   Tensor token_types;  // [n_token_types, dim]: load_weights subtracts the first row from the second
+  Weight layer_table, layer_project;  // [n_vocab, n_layers * width], [n_layers * width, dim]: LayerInputsBlock
+  Tensor layer_norm;                  // [1, width]
 };
 
 TensorRows model_rows();

@@ -14,6 +14,7 @@
 #include "base/memory_error.h"
 #include "base/system.h"
 #include "base/threads.h"
+#include "model/config/layer_inputs.h"
 #include "model/devices/batch_message.h"
 #include "model/devices/remote_stages.h"
 #include "model/program/kv_caches.h"
@@ -119,7 +120,7 @@ Ranks::Ranks(const Config& config, std::unique_ptr<WeightSource> source, RunnerO
            .max_seqs = plan_.max_seqs,
            .max_logits = plan_.limits.max_logits,
            .n_states = plan_.states.n_slots,
-           .takes_embeddings = true,
+           .takes_embeddings = config_.part<LayerInputsConfig>().width == 0,  // which need the tokens' ids
            .embedding_dim = config_.dim,
            .source = {config_.source_dim, config_.max_source_rows, plan_.kv.back().n_blocks},
            .n_rope_axes = config_.rope_axes.empty() ? 1 : kRopeAxes,

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/memory_error.h"
 #include "base/system.h"
+#include "model/config/layer_inputs.h"
 #include "model/config/tensors.h"
 #include "model/devices/ranks.h"
 #include "model/devices/split_plan.h"
@@ -60,7 +61,7 @@ size_t bytes_of_block(const Config& c, WeightSource& source, const Backend& back
 
 bool has_experts(const Config& c, int layer, int part) {
   return std::ranges::any_of(placed_parts(c, layer), [&](const PlacedKind& placed) {
-    return placed.part == part && placed.kind == &kExpertsPart;
+    return placed.part == part && (placed.kind == &kExpertsPart || placed.kind == &kDenseExpertsPart);
   });
 }
 
@@ -173,6 +174,13 @@ SplitWishes wishes_of(const Config& c, const RunnerOptions& o, size_t n_gpus) {
   return wishes;
 }
 
+// The inputs of all layers are computed where the embedding is.
+void check_layer_inputs(const Config& c, const Split& split) {
+  if (c.part<LayerInputsConfig>().width > 0 && split.n_devices() > 1)
+    throw Error("this model has an input for each layer, so its layers must be on one device, but the model needs "
+                "several: use a smaller quantization, or one device");
+}
+
 // A layer that reads the keys of an earlier layer reads them from its own device.
 void check_shared_keys(const Config& c, const Split& split) {
   for (int layer = 0; layer < c.n_layers; ++layer)
@@ -219,7 +227,7 @@ Split choose_split(const Config& c, WeightSource& source, std::span<const Device
   std::vector<std::string> names;
   for (const DeviceMemory& gpu : gpus) names.push_back(gpu.name);
   names.push_back(host.name);
-  if (split) check_shared_keys(c, *split);
+  if (split) check_shared_keys(c, *split), check_layer_inputs(c, *split);
   if (!split) {
     size_t all = 0, room = limits.host_bytes;
     for (const BlockNeeds& need : needs) all += need.host_bytes;

@@ -3,6 +3,7 @@
 #include "model/export/gguf_export.h"
 
 #include <algorithm>
+#include <cmath>
 #include <initializer_list>
 #include <numeric>
 
@@ -82,7 +83,8 @@ class DirectoryExport {
     for (int layer = 0; layer < config_.n_layers; ++layer)
       for (const PartKind* kind : parts_of(config_, layer)) add_rows(kind->rows(), layer);
     const RopeScaling& scaling = config_.rope_scaling;
-    if (scaling.kind == RopeScalingKind::kLlama3) add_rope_divisors();
+    if (config_.arch->normalizes_embedding) add_head_norms();
+    if (scaling.kind == RopeScalingKind::kLlama3 || scaling.kind == RopeScalingKind::kProportional) add_rope_divisors();
     if (scaling.kind == RopeScalingKind::kLongRope) {
       add_frequencies("rope_factors_long.weight", scaling.long_factors);
       add_frequencies("rope_factors_short.weight", scaling.short_factors);
@@ -107,6 +109,11 @@ class DirectoryExport {
   void add_rows(const TensorRows& rows, int layer) {
     for (const VectorRow& row : rows.vectors) {
       if (!applies(row, config_, layer) || row.gguf_slice.first != nullptr) continue;
+      if (HostTensor key; *row.gguf_name == 0) {  // a key of GGUF (gguf_keys.cc)
+        finder_->find(row, layer, key);
+        continue;
+      }
+      if (has_tensor(gguf_name(row, layer))) continue;  // of several parts
       VectorRow whole = row;
       if (row.gguf_slice.total != nullptr) whole.n = {row.gguf_slice.total}, whole.gguf_slice = whole.hf_slice = {};
       if (add(whole, layer, false) && layer == 0) fit_to_gguf(out_.tensors.back());
@@ -131,6 +138,10 @@ class DirectoryExport {
       }
       if (added) done.push_back(row.member);
     }
+  }
+
+  bool has_tensor(std::string_view name) const {
+    return std::ranges::find(out_.tensors, name, &ExportTensor::name) != out_.tensors.end();
   }
 
   // Drops rows that readers of GGUF do not expect: the positions before the first, which are for padding, and the
@@ -228,9 +239,9 @@ class DirectoryExport {
     if (config_.arch->encoder) return;
     if (tied_ && !writes_no_text_ && is_one_of({"olmo2", "olmoe", "minimax-m2", "gpt-oss"}))
       warn("cannot load the file: it needs an output matrix, which this model ties to the embedding");
-    if (has(".attn_output.bias") && !is_one_of({"llama", "granite", "granitemoe", "gpt-oss"}))
+    if (has(".attn_output.bias") && !is_one_of({"llama", "granite", "granitemoe", "gpt-oss", "starcoder2", "phimoe"}))
       warn("cannot load the file: it does not support a bias of the attention's output, o_proj.bias");
-    if (has(".ffn_down.bias") && !is_one_of({"llama", "granite", "granitemoe"}))
+    if (has(".ffn_down.bias") && !is_one_of({"llama", "granite", "granitemoe", "starcoder2"}))
       warn("cannot load the file: it does not support biases of the feed-forward");
     if (arch == "seed_oss") warn("cannot load the file in some of its releases");
     if (config_.sliding_window > 0 &&
@@ -238,12 +249,23 @@ class DirectoryExport {
       warn("computes other results from the file: it ignores the attention window of such models");
   }
 
-  // GGUF stores Llama 3's scaling as divisors of the frequencies.
+  // Norms of q and k without a weight: GGUF files have weights, and the one of q has the factor of the scores.
+  void add_head_norms() {
+    const auto n = static_cast<size_t>(config_.head_dim);
+    const float factor = config_.score_scale() * std::sqrt(static_cast<float>(n));
+    for (int layer = 0; layer < config_.n_layers; ++layer) {
+      add_frequencies(fmt::format("blk.{}.attn_q_norm.weight", layer).c_str(), std::vector<float>(n, factor));
+      add_frequencies(fmt::format("blk.{}.attn_k_norm.weight", layer).c_str(), std::vector<float>(n, 1.0f));
+    }
+  }
+
+  // GGUF stores Llama 3's scaling, and the frequencies that proportional rope leaves out, as divisors of the frequencies.
   void add_rope_divisors() {
     const std::vector<float> plain = rope_frequencies(config_.rot_dim, config_.rope_theta, {}, {});
     const std::vector<float> scaled = rope_frequencies(config_.rot_dim, config_.rope_theta, config_.rope_scaling, {});
     std::vector<float> divisors(plain.size());
-    for (size_t i = 0; i < plain.size(); ++i) divisors[i] = plain[i] / scaled[i];
+    // Readers divide: a frequency of 0 becomes one that does not rotate within any context.
+    for (size_t i = 0; i < plain.size(); ++i) divisors[i] = scaled[i] > 0 ? plain[i] / scaled[i] : 1e30f;
     add_frequencies("rope_freqs.weight", divisors);
   }
 

@@ -10,7 +10,9 @@
 #include "io/huggingface/tokenizer.h"
 #include "model/config/gguf_writer.h"
 #include "model/config/kind.h"
+#include "model/config/rope_sections.h"
 #include "model/export/head_export.h"
+#include "model/files/tensor_finder.h"
 #include "model/vectors/classifier.h"
 
 namespace ingot {
@@ -37,9 +39,16 @@ void write_rope(const Checkpoint& checkpoint, const Config& c, const GgufKeyWrit
   if (c.arch->learned_positions || kv_mixer(*c.arch) == nullptr) return;
   keys.count("rope.dimension_count", c.rot_dim);
   keys.set("rope.freq_base", c.rope_theta);
+  if (std::vector<int> sizes = c.part<RopeSections>().sizes; !sizes.empty() && !c.arch->tiles_value_heads) {
+    sizes.resize(4);
+    keys.set("rope.dimension_sections", std::vector<int32_t>(sizes.begin(), sizes.end()));
+  }
   const RopeScaling& scaling = c.rope_scaling;
   if (c.local_theta > 0) keys.set("rope.freq_base_swa", c.local_theta);
-  if (scaling.kind == RopeScalingKind::kNone || scaling.kind == RopeScalingKind::kLlama3) return;
+  if (c.local_rot_dim > 0) keys.count("rope.dimension_count_swa", c.local_rot_dim);
+  if (scaling.kind == RopeScalingKind::kNone || scaling.kind == RopeScalingKind::kLlama3 ||
+      scaling.kind == RopeScalingKind::kProportional)
+    return;
   if (scaling.kind == RopeScalingKind::kDynamic)
     throw Error("{}: GGUF cannot store dynamic rope scaling: run the directory without converting it",
                 printable(checkpoint.path()));
@@ -67,16 +76,56 @@ int global_period(const Checkpoint& checkpoint, const Config& c) {
       printable(checkpoint.path()));
 }
 
+// After some dense layers, each n-th layer has experts.
+void write_expert_layers(const Checkpoint& checkpoint, const Config& c, const GgufKeyWriter& keys) {
+  int n_dense = 0;
+  while (n_dense < c.n_layers && !has_experts(c.layer(n_dense))) ++n_dense;
+  const auto fits = [&](int first, int step) {
+    for (int i = 0; i < c.n_layers; ++i)
+      if (has_experts(c.layer(i)) != (i >= first && (i + 1) % step == 0)) return false;
+    return true;
+  };
+  for (int step = 1; step <= c.n_layers; ++step)
+    for (const int first : {c.arch->scales_expert_input ? 0 : n_dense, 0}) {
+      if (!fits(first, step)) continue;
+      keys.count("leading_dense_block_count", first);
+      const bool needs_step = std::string_view(c.arch->gguf_name) == "ernie4_5-moe";  // llama.cpp's reader
+      if (step > 1 || needs_step || c.arch->scales_expert_input) keys.count("interleave_moe_layer_step", step);
+      return;
+    }
+  throw Error("{}: GGUF cannot store which layers have experts: run the directory without converting it",
+              printable(checkpoint.path()));
+}
+
+// Of feed-forwards whose activation has numbers, which directories keep as tensors.
+void write_xielu(const Checkpoint& checkpoint, const Config& c, GgufWriter& writer) {
+  if (c.xielu.empty()) return;
+  const auto source = checkpoint.weights();
+  TensorFinder finder(*source, c);
+  std::vector<float> numbers[4];
+  for (int layer = 0; layer < c.n_layers; ++layer) {
+    Block block = kFeedForwardPart.make(c, layer);
+    size_t n = 0;
+    for (const VectorRow& row : kFeedForwardPart.rows().vectors) {
+      HostTensor host;
+      if (row.scalar == nullptr) continue;
+      float& number = row.scalar(block.data());
+      if (finder.find(row, layer, host)) decode_row(host.format, host.data, &number, 1);
+      numbers[n++].push_back(number);
+    }
+  }
+  constexpr const char* kKeys[] = {"xielu.alpha_p", "xielu.alpha_n", "xielu.beta", "xielu.eps"};
+  for (size_t n = 0; n < 4; ++n) writer.set(kKeys[n], numbers[n]);
+}
+
 // Writes the differences between layers, if readers do not assume them.
 void write_layers(const Checkpoint& checkpoint, const Config& c, const GgufKeyWriter& keys) {
   const Arch& arch = *c.arch;
-  if (arch.encoder) {
-    if (c.sliding_window > 0) keys.count("attention.sliding_window_pattern", global_period(checkpoint, c));
-    return;
-  }
+  if ((arch.encoder || arch.first_is_global) && c.sliding_window > 0)
+    keys.count("attention.sliding_window_pattern", global_period(checkpoint, c));
+  if (arch.encoder) return;
   std::vector<bool> windowed;
   bool as_usual = true;
-  int n_dense = 0;
   if (c.bidirectional && !arch.bidirectional && c.sliding_window > 0)
     throw Error("{}: GGUF cannot store the window of bidirectional attention: run the directory without converting it",
                 printable(checkpoint.path()));
@@ -84,31 +133,30 @@ void write_layers(const Checkpoint& checkpoint, const Config& c, const GgufKeyWr
     const LayerConfig layer = c.layer(i);
     windowed.push_back(layer.window > 0);
     as_usual = as_usual && windowed[i] == arch.has_window(i, arch.window_period);
-    if (c.experts.n > 0 && !layer.has(kExpertsPart) && n_dense++ != i)
-      throw Error(
-          "{}: layer {} has no experts, but a layer before it has, which GGUF cannot store: run the directory without "
-          "converting it",
-          printable(checkpoint.path()), i);
     const bool without_rope = (arch.no_rope_period > 0 && (i + 1) % arch.no_rope_period == 0) ||
                               (arch.rope_needs_window && c.sliding_window > 0 && !windowed[i]);
     if ((layer.rope == LayerRope::kNone) != without_rope)
       throw Error("{}: GGUF cannot store that layer {} has {} rope: run the directory without converting it",
                   printable(checkpoint.path()), i, without_rope ? "a" : "no");
   }
-  const bool lists_windows = arch.rope_needs_window || arch.local_theta == kSameTheta;  // like llama.cpp's converter
-  if (c.sliding_window > 0 && (lists_windows || !as_usual)) keys.set("attention.sliding_window_pattern", windowed);
-  if (c.experts.n > 0) keys.count("leading_dense_block_count", n_dense);
+  const bool lists_windows = arch.rope_needs_window || arch.local_theta == kSameTheta || arch.norms_values;  // like llama.cpp's converter
+  if (c.sliding_window > 0 && !arch.first_is_global && (lists_windows || !as_usual)) keys.set("attention.sliding_window_pattern", windowed);
+  if (c.experts.n > 0) write_expert_layers(checkpoint, c, keys);
 }
 
-void write_experts(const ExpertConfig& e, const GgufKeyWriter& keys) {
+void write_experts(const Checkpoint& checkpoint, const ExpertConfig& e, const GgufKeyWriter& keys) {
   if (e.n == 0) return;
+  const bool averages = checkpoint.config().arch->norm_by_eps;  // readers know that such models average
+  if ((e.shared_scale != 1) != (averages && e.shared_dim > 0))
+    throw Error("{}: GGUF cannot store how this model joins shared and other experts: run the directory without converting it",
+                printable(checkpoint.path()));
   keys.count("expert_count", e.n);
   keys.count("expert_used_count", e.n_used);
   keys.count("expert_feed_forward_length", e.ffn_dim);
   if (e.shared_dim > 0) keys.count("expert_shared_feed_forward_length", e.shared_dim);
   if (e.shared_dim > 0 && e.shared_dim % e.ffn_dim == 0) keys.count("expert_shared_count", e.shared_dim / e.ffn_dim);
   keys.set("expert_weights_norm", e.normalize);
-  keys.set("expert_weights_scale", e.scale);
+  keys.set("expert_weights_scale", e.scale / e.shared_scale);
   keys.count("expert_gating_func", e.scoring == Scoring::kSigmoid ? 2 : 1);
   if (e.n_groups == 1) return;
   keys.count("expert_group_count", e.n_groups);
@@ -122,36 +170,76 @@ void write_scales(const Config& c, const GgufKeyWriter& keys) {
   if (!c.arch->scales_embedding) unless("embedding_scale", c.embedding_scale, 1);
   unless("residual_scale", c.residual_scale, 1);
   const bool is_granite = std::string_view(c.arch->gguf_name).starts_with("granite");  // llama.cpp needs the key
-  unless("logit_scale", 1 / c.logit_scale, is_granite ? 0 : 1);
-  unless("attention.scale", c.score_scale(), c.default_score_scale());
+  unless("logit_scale", c.arch->scales_logits ? c.logit_scale : 1 / c.logit_scale, is_granite ? 0 : 1);
+  if (c.query_scale.beta > 0) keys.set("attention.temperature_scale", c.query_scale.beta);
+  if (c.query_scale.beta > 0) keys.count("attention.temperature_length", c.query_scale.period);
+  if (!c.arch->normalizes_embedding) unless("attention.scale", c.score_scale(), c.default_score_scale());
   if (c.attention_softcap > 0) keys.set("attn_logit_softcapping", c.attention_softcap);
   if (c.logit_softcap > 0) keys.set("final_logit_softcapping", c.logit_softcap);
 }
 
+// One number for all layers, or a list if they differ.
+void write_of_layers(const Config& c, const char* key, int (*of)(const Config& layer), const GgufKeyWriter& keys) {
+  std::vector<int32_t> all;
+  for (int i = 0; i < c.n_layers; ++i) all.push_back(of(LayerSizes(c, i)));
+  const bool same = std::ranges::count(all, all[0]) == c.n_layers;
+  same ? keys.count(key, all[0]) : keys.set(key, all);
+}
+
+// Layers without attention have no heads of keys.
 void write_kv_heads(const Config& c, const GgufKeyWriter& keys) {
-  if (!c.arch->lists_kv_heads) return keys.count("attention.head_count_kv", c.n_kv_heads);
+  if (!c.arch->lists_kv_heads)
+    return write_of_layers(c, "attention.head_count_kv", [](const Config& l) { return l.n_kv_heads; }, keys);
   std::vector<uint32_t> heads;
   for (int i = 0; i < c.n_layers; ++i) heads.push_back(c.layer(i).has(kAttentionPart) ? c.n_kv_heads : 0);
   keys.set("attention.head_count_kv", heads);
 }
 
-void write_sizes(const Config& c, const GgufKeyWriter& keys) {
-  if (std::ranges::any_of(c.layers, [](const LayerConfig& layer) { return layer.heads.has_value(); }))
-    throw Error("layers with different heads cannot be written as GGUF yet: run the directory without converting it");
+// Layers with a window may have heads of another length than the others. GGUF has a key for each of the two.
+void write_heads(const Checkpoint& checkpoint, const Config& c, const GgufKeyWriter& keys) {
+  if (kv_mixer(*c.arch) == nullptr) return keys.count("attention.head_count", 0);
+  int narrow = 0;
+  for (int i = 0; i < c.n_layers; ++i) {
+    const LayerConfig layer = c.layer(i);
+    const int head_dim = layer.heads ? layer.heads->head_dim : c.head_dim;
+    if (layer.window > 0 && narrow == 0) narrow = head_dim;
+    if (head_dim != (layer.window > 0 ? narrow : c.head_dim))
+      throw Error("{}: GGUF cannot store that layer {} has heads of {} dimensions: run the directory without converting it",
+                  printable(checkpoint.path()), i, head_dim);
+  }
+  write_of_layers(c, "attention.head_count", [](const Config& l) { return l.n_heads; }, keys);
+  write_kv_heads(c, keys);
+  keys.count("attention.key_length", c.head_dim);
+  keys.count("attention.value_length", c.head_dim);
+  if (narrow == 0 || narrow == c.head_dim) return;
+  keys.count("attention.key_length_swa", narrow);
+  keys.count("attention.value_length_swa", narrow);
+}
+
+// The last layers may read the keys of an earlier layer.
+void write_shared_keys(const Checkpoint& checkpoint, const Config& c, const GgufKeyWriter& keys) {
+  int first = c.n_layers;
+  while (first > 0 && c.layer(first - 1).kv_layer >= 0) --first;
+  for (int i = 0; i < c.n_layers; ++i)
+    if (c.layer(i).kv_layer != (i < first ? -1 : last_of_kind(c, i, first)))
+      throw Error("{}: GGUF cannot store which keys layer {} reads: run the directory without converting it",
+                  printable(checkpoint.path()), i);
+  if (first < c.n_layers || c.arch->norms_values) keys.count("attention.shared_kv_layers", c.n_layers - first);
+}
+
+void write_sizes(const Checkpoint& checkpoint, const Config& c, const GgufKeyWriter& keys) {
   keys.count("block_count", c.n_layers);
   keys.count("context_length", c.n_ctx_train);
   keys.count("embedding_length", c.dim);
-  const bool has_attention = kv_mixer(*c.arch) != nullptr;
-  keys.count("feed_forward_length", arch_has(*c.arch, kFeedForwardPart) ? c.ffn_dim : 0);
-  keys.count("attention.head_count", has_attention ? c.n_heads : 0);
-  if (has_attention) {
-    write_kv_heads(c, keys);
-    keys.count("attention.key_length", c.head_dim);
-    keys.count("attention.value_length", c.head_dim);
-  }
+  if (arch_has(*c.arch, kFeedForwardPart))
+    write_of_layers(c, "feed_forward_length", [](const Config& l) { return l.ffn_dim; }, keys);
+  else
+    keys.count("feed_forward_length", 0);
+  write_heads(checkpoint, c, keys);
+  write_shared_keys(checkpoint, c, keys);
   for (const PartKind* kind : all_kinds())
     if (kind->write_gguf != nullptr && uses(c, *kind)) kind->write_gguf(c, keys);
-  const bool is_layer_norm = c.arch->norm == NormKind::kLayer;
+  const bool is_layer_norm = c.norm() == NormKind::kLayer;
   keys.set(is_layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", c.norm_eps);
   if (c.sliding_window > 0)
     keys.count("attention.sliding_window", c.arch->bidirectional ? 2 * (c.sliding_window - 1) : c.sliding_window);
@@ -177,6 +265,10 @@ void write_tokenizer_keys(const Checkpoint& checkpoint, int n_rows, GgufWriter& 
 
 void write_gguf_keys(const Checkpoint& checkpoint, const Config& config, GgufWriter& writer) {
   const std::string arch = config.arch->gguf_name;
+  // Readers of such models know the eps.
+  if (config.post_norm_eps > 0 && !(config.arch->normalizes_embedding && config.post_norm_eps == 1e-8f))
+    throw Error("{}: GGUF cannot store 'post_norm_eps': run the directory without converting it",
+                printable(checkpoint.path()));
   if (config.activation && config.activation != config.arch->activation)
     throw Error(
         "{}: GGUF cannot store another activation for models of type '{}': run the directory without converting it",
@@ -186,10 +278,11 @@ void write_gguf_keys(const Checkpoint& checkpoint, const Config& config, GgufWri
   writer.set("general.name", config.name);
   write_generation_config(checkpoint.generation(), writer);
   const GgufKeyWriter keys(writer, arch);
-  write_sizes(config, keys);
+  write_sizes(checkpoint, config, keys);
   write_rope(checkpoint, config, keys);
   write_layers(checkpoint, config, keys);
-  write_experts(config.experts, keys);
+  write_experts(checkpoint, config.experts, keys);
+  write_xielu(checkpoint, config, writer);
   write_scales(config, keys);
   write_pooling_keys(checkpoint, arch, writer);
   write_tokenizer_keys(checkpoint, config.n_vocab, writer);

@@ -71,13 +71,16 @@ class Writer {
 
   std::optional<Format> target_of(const ExportTensor& tensor) {
     if (!tensor.format) return std::nullopt;
-    if (!is_quantizable(tensor.name, static_cast<int>(tensor.shape.size()))) {
+    const bool is_layer_table = tensor.name == kLayerInputsTable;
+    const bool keeps_type = tensor.name == "per_layer_model_proj.weight" || (is_layer_table && !options_.layer_inputs);
+    if (keeps_type && is_dense(*tensor.format)) return tensor.is_gguf_format ? *tensor.format : Format::F16;
+    if (!is_layer_table && !is_quantizable(tensor.name, static_cast<int>(tensor.shape.size()))) {
       // llama.cpp computes with these tensors only in F32: vectors, routers, positions, convolutions.
       if (model_.is_converted) return Format::F32;
       return tensor.shape.size() == 1 && is_dense(*tensor.format) ? std::optional(Format::F32) : std::nullopt;
     }
     if (!options_.mix) return tensor.is_gguf_format ? *tensor.format : Format::F16;
-    const MixOptions mix{options_.output, options_.embedding, options_.importance != nullptr};
+    const MixOptions mix{options_.output, options_.embedding, options_.layer_inputs, options_.importance != nullptr};
     const Format target = choose_format(*options_.mix, mix, model_.mix_model, tensor.name, tensor.n_in());
     if (target != choose_format(*options_.mix, mix, model_.mix_model, tensor.name, kAnyBlocks))
       report_.fallbacks.push_back(tensor.name);

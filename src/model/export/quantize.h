@@ -14,6 +14,7 @@ namespace ingot {
 
 struct QuantizeOptions {
   const Mix* mix = nullptr;  // null: the stored formats; a format that GGUF lacks becomes F16
+  std::optional<Format> layer_inputs;  // MixOptions
   std::optional<Format> output, embedding;
   const ImportanceMatrix* importance = nullptr;
   bool allow_requantize = false;  // false: weights that are already quantized are refused

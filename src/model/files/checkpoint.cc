@@ -13,6 +13,7 @@
 #include "io/huggingface/config.h"
 #include "io/huggingface/modules.h"
 #include "io/huggingface/quantized_tensors.h"
+#include "io/huggingface/tekken.h"
 #include "io/huggingface/tokenizer.h"
 #include "model/files/weights.h"
 
@@ -84,7 +85,7 @@ class HfCheckpoint final : public Checkpoint {
     if (config.tied_output == true && has_own_output(config)) config.tied_output = false;
     return config;
   }
-  bool has_tokenizer() const override { return directory_.has("tokenizer.json"); }
+  bool has_tokenizer() const override { return directory_.has("tokenizer.json") || directory_.has(kTekkenFile); }
   std::unique_ptr<Tokenizer> tokenizer() const override {
     return Tokenizer::create(read_hf_tokenizer(directory_, read_hf_ends(directory_))->spec);
   }
@@ -106,10 +107,23 @@ class HfCheckpoint final : public Checkpoint {
     add_tensors(*weights, facts);
     const JsonDocument config = directory_.document("config.json");
     for (const auto& [key, value] : config.root().members()) facts.metadata.emplace_back(key, value.render());
+    add_left_out(config.root(), facts);
     return facts;
   }
 
  private:
+  // Models that also read images or sound, or speak: ingot runs their text part.
+  static void add_left_out(const Json& root, CheckpointFacts& facts) {
+    constexpr std::pair<const char*, const char*> kParts[] = {
+        {"vision_config", "images"}, {"audio_config", "sound"}, {"talker_config", "speech"}};
+    const auto thinker = root.find("thinker_config");
+    std::vector<std::string> parts;
+    for (const auto& [key, what] : kParts)
+      if (root.find(key) || (thinker && thinker->find(key))) parts.emplace_back(what);
+    if (!parts.empty())
+      facts.warnings.push_back(fmt::format("only the model's text part runs, without {}", fmt::join(parts, " and ")));
+  }
+
   // A quantized matrix counts as one tensor, even if it is stored in several. If the quantization is not known, each
   // stored tensor counts.
   void add_tensors(const Safetensors& weights, CheckpointFacts& facts) const {
@@ -156,7 +170,38 @@ class HfCheckpoint final : public Checkpoint {
   mutable std::optional<bool> has_own_output_;
 };
 
+// Another checkpoint with other ropes.
+class RopeCheckpoint final : public Checkpoint {
+ public:
+  RopeCheckpoint(std::shared_ptr<const Checkpoint> inner, const RopeOverrides& ropes)
+      : inner_(std::move(inner)), ropes_(ropes) {}
+
+  const std::string& path() const override { return inner_->path(); }
+  Config config() const override {
+    Config config = inner_->config();
+    apply(ropes_, config);
+    return config;
+  }
+  bool has_tokenizer() const override { return inner_->has_tokenizer(); }
+  std::unique_ptr<Tokenizer> tokenizer() const override { return inner_->tokenizer(); }
+  std::optional<std::string> chat_template() const override { return inner_->chat_template(); }
+  GenerationConfig generation() const override { return inner_->generation(); }
+  std::unique_ptr<WeightSource> weights() const override { return inner_->weights(); }
+  CheckpointFacts facts() const override { return inner_->facts(); }
+  std::string digest() const override { return inner_->digest(); }
+  const Gguf* gguf() const override { return inner_->gguf(); }
+  const HfDirectory* directory() const override { return inner_->directory(); }
+
+ private:
+  const std::shared_ptr<const Checkpoint> inner_;
+  const RopeOverrides ropes_;
+};
+
 }  // namespace
+
+std::shared_ptr<const Checkpoint> with_ropes(std::shared_ptr<const Checkpoint> checkpoint, const RopeOverrides& ropes) {
+  return std::make_shared<RopeCheckpoint>(std::move(checkpoint), ropes);
+}
 
 bool is_encoder(const Checkpoint& checkpoint) {
   std::string name;

@@ -10,6 +10,7 @@
 
 #include "io/huggingface/generation_config.h"
 #include "model/config/config.h"
+#include "model/config/rope_overrides.h"
 #include "model/files/weights.h"
 #include "text/tokenizers/tokenizer.h"
 
@@ -66,5 +67,7 @@ bool is_encoder(const Checkpoint& checkpoint);
 std::shared_ptr<const Checkpoint> open_checkpoint(const std::string& path);
 std::shared_ptr<const Checkpoint> gguf_checkpoint(std::shared_ptr<const Gguf> file);
 std::shared_ptr<const Checkpoint> hf_checkpoint(const std::string& directory);
+// The checkpoint with other ropes.
+std::shared_ptr<const Checkpoint> with_ropes(std::shared_ptr<const Checkpoint> checkpoint, const RopeOverrides& ropes);
 
 }  // namespace ingot

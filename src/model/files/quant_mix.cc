@@ -82,7 +82,7 @@ constexpr RoleName kRoles[] = {{"attn_qkv.weight", kAttnV},
 constexpr std::string_view kNeverQuantized[] = {
     "_norm.weight",  "ffn_gate_inp.weight", "altup",      "laurel",         "per_layer_model_proj",
     "position_embd", "token_types",         "ssm_conv1d", "shortconv.conv", "time_mix",
-    "attn_rel_b"};
+    "attn_rel_b",    "per_layer_token_embd"};
 
 bool contains(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
 
@@ -160,6 +160,7 @@ const Mix& find_mix(std::string_view name) {
   throw UsageError("unknown type '{}': use one of {}", printable(name, 64), mix_names());
 }
 
+// Quantizing the layers' own inputs costs more quality than the bytes are worth, so only the user's word does it.
 bool is_quantizable(std::string_view name, int n_dims) {
   if (n_dims < 2 || !name.ends_with("weight")) return false;
   return std::none_of(std::begin(kNeverQuantized), std::end(kNeverQuantized),
@@ -169,6 +170,7 @@ bool is_quantizable(std::string_view name, int n_dims) {
 Format choose_format(const Mix& mix, const MixOptions& options, const MixModel& model, std::string_view name,
                      int64_t n_in) {
   const Role role = role_of(name);
+  if (name == kLayerInputsTable) return fitting(options.layer_inputs.value_or(Format::F16), n_in);
   if (role == kEmbedding && options.embedding) return fitting(*options.embedding, n_in);
   if (role == kOutput || (role == kEmbedding && model.tied)) {
     if (options.output) return fitting(*options.output, n_in);

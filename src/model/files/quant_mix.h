@@ -48,8 +48,11 @@ struct MixModel {
 
 struct MixOptions {
   std::optional<Format> output, embedding;  // override the mix's choice
+  std::optional<Format> layer_inputs = {};  // of the table of layers' own inputs, which otherwise keeps its type
   bool with_importance = false;
 };
+
+inline constexpr std::string_view kLayerInputsTable = "per_layer_token_embd.weight";
 
 // True if the tensor with this GGUF name may be quantized. Vectors, norms, routers and some other tensors may not.
 bool is_quantizable(std::string_view name, int n_dims);

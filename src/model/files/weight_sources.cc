@@ -162,7 +162,7 @@ class SafetensorsSource final : public WeightSource {
 
  private:
   static std::vector<std::string> stored_names(const std::string& name) {
-    std::vector<std::string> names = {name, "language_model." + name};
+    std::vector<std::string> names = {name, "language_model." + name, "thinker." + name};
     if (name.starts_with("model.")) {
       names.push_back("model.language_model." + name.substr(6));
       names.push_back(name.substr(6));  // saved without an output matrix, as embedding models are
@@ -188,8 +188,9 @@ class SafetensorsSource final : public WeightSource {
           "quantized one whose "
           "config.json says how",
           name(), printable(tensor.name), tensor.dtype->name);
-    if (tensor.n_dims < 1 || tensor.n_dims > 3)
-      throw Error("{}: tensor '{}' has {} dimensions: expected 1 to 3", name(), printable(tensor.name), tensor.n_dims);
+    if (tensor.n_dims > 3)
+      throw Error("{}: tensor '{}' has {} dimensions: expected at most 3", name(), printable(tensor.name), tensor.n_dims);
+    if (tensor.n_dims == 0) return {.format = *tensor.dtype->format, .n_out = 1, .n_in = 1};
     const int64_t n_in = tensor.shape[tensor.n_dims - 1];
     return {.format = *tensor.dtype->format, .n_out = n_in > 0 ? tensor.n_elements() / n_in : 0, .n_in = n_in};
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <map>
 
 #include "base/error.h"
@@ -21,6 +22,9 @@ constexpr std::string_view kOtherParts[] = {"visual.",
                                             "vision",
                                             "vit.",
                                             "audio_",
+                                            "talker.",
+                                            "code2wav.",
+                                            "token2wav.",
                                             "embed_vision.",
                                             "embed_audio.",
                                             "multi_modal_projector.",
@@ -39,6 +43,13 @@ constexpr std::string_view kOtherParts[] = {"visual.",
 constexpr std::string_view kNotNeeded[] = {".rotary_emb.inv_freq", ".attn_rot_embd.weight", ".k_scale", ".v_scale",
                                            "lm_head.weight",       "output.weight"};
 
+// Files may keep the matrices of keys and values of layers that read an earlier layer's.
+bool makes_keys(std::string_view name) {
+  for (const char* part : {".attn_k.", ".attn_v.", ".attn_k_norm.", ".k_proj.", ".v_proj.", ".k_norm."})
+    if (name.find(part) != name.npos) return true;
+  return false;
+}
+
 bool is_known_to_be_unused(std::string_view name, const Config& config) {
   if (config.arch->encoder)  // poolers and heads are not needed
     return !name.starts_with("blk.") && name.find("layer.") == name.npos && name.find("layers.") == name.npos;
@@ -54,13 +65,15 @@ bool is_known_to_be_unused(std::string_view name, const Config& config) {
     if (at == name.npos) continue;
     std::from_chars(name.data() + at + layers.size(), name.data() + name.size(), layer);
     if (layer >= config.n_layers) return true;  // these layers only draft tokens
+    if (layer >= 0 && config.layer(layer).kv_layer >= 0 && makes_keys(name)) return true;
   }
   return false;
 }
 
 // Whether the part has the tensor of a row outside the layers. The norm before the head is the head's.
 bool is_final_norm(const VectorRow& row) {
-  return row.member == at<&ModelWeights::final_norm> || row.member == at<&ModelWeights::final_norm_bias>;
+  return row.member == at<&ModelWeights::final_norm> || row.member == at<&ModelWeights::output_bias> ||
+         row.member == at<&ModelWeights::final_norm_bias>;
 }
 bool is_in(const OwnParts& part, const MatrixRow& row) {
   return &row == &output_row() ? part.head() : part.embedding();
@@ -124,8 +137,18 @@ class Loader {
           finder_->find(row, layer, host))
         row.member(owner) = prepare(host, row);
     for (const VectorRow& row : rows.vectors)
-      if (applies(row, config_, layer) && is_wanted(row) && finder_->find(row, layer, host))
-        row.member(owner) = upload(host, owner != &weights_.model || counts(part_, row));
+      if (applies(row, config_, layer) && is_wanted(row) && finder_->find(row, layer, host)) set(row, owner, host);
+  }
+
+  void set(const VectorRow& row, void* owner, const HostTensor& host) {
+    const bool is_counted = owner != &weights_.model || counts(part_, row);
+    const float factor = row.factor != nullptr ? row.factor(config_) : 1.0f;
+    if (row.scalar == nullptr) return void(row.member(owner) = upload(host, factor, is_counted));
+    decode_row(host.format, host.data, &row.scalar(owner), 1);
+    if (!std::isfinite(row.scalar(owner)))
+      throw Error("{}: a tensor of one number holds {}", source_.name(), row.scalar(owner));
+    if (is_counted) tally(host, {});
+    finder_->release(host);
   }
 
   Weight prepare(const HostTensor& host, const MatrixRow& row) {
@@ -139,11 +162,12 @@ class Loader {
     return weight;
   }
 
-  Tensor upload(const HostTensor& host, bool is_counted) {
+  Tensor upload(const HostTensor& host, float factor, bool is_counted) {
     std::vector<float> values(static_cast<size_t>(host.n_out * host.n_in));
     for (int64_t i = 0; i < host.n_out; ++i)
       decode_row(host.format, host.data + i * row_bytes(host.format, host.n_in), values.data() + i * host.n_in,
                  host.n_in);
+    for (float& value : values) value *= factor;
     const Tensor vector = backend_.alloc(DType::kF32, host.n_out, host.n_in);
     backend_.upload(vector, values.data());
     if (is_counted) tally(host, {});
@@ -154,7 +178,7 @@ class Loader {
   // The rows of the embedding are looked up, so a token reads only one of them, unless they are also the output matrix.
   void tie_output() {
     ModelWeights& model = weights_.model;
-    weights_.active_bytes -= model.embedding.bytes();
+    weights_.active_bytes -= model.embedding.bytes() + model.layer_table.bytes();
     if (model.output || !part_.head() || config_.arch->encoder) return;
     if (config_.tied_output == false)
       throw Error("{}: the output matrix '{}' is missing, and the model does not tie it to the embedding",
@@ -254,7 +278,8 @@ WeightBytes bytes_of(WeightSource& source, const Config& config, const Backend& 
       row.use& kForEmbedding ? void(embedding = shape) : prepared(shape, row.use);
     }
     for (const VectorRow& row : rows.vectors)
-      if (applies(row, config, layer) && (has_all || is_in(part, row)) && finder.find(row, layer, host))
+      if (applies(row, config, layer) && (has_all || is_in(part, row)) && finder.find(row, layer, host) &&
+          row.scalar == nullptr)
         bytes.allocated += static_cast<size_t>(host.n_out * host.n_in) * sizeof(float);
     return std::ranges::count(seen, output_row().member) > 0;
   };

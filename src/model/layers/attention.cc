@@ -28,14 +28,20 @@ constexpr Dim kQ = {q_size, own_heads}, kKv = {kv_size, own_kv_heads};
 constexpr Dim kInput = {[](const Config& c) -> int64_t { return (c.reads_pair ? 2 : 1) * int64_t{c.dim}; }};
 constexpr Dim kQNorm = {[](const Config& c) -> int64_t { return c.arch->norms_all_heads ? c.q_dim() : c.head_dim; }};
 constexpr Dim kKNorm = {[](const Config& c) -> int64_t { return c.arch->norms_all_heads ? c.kv_dim() : c.head_dim; }};
+// The gate has a number for each column of the output, or for each head.
+constexpr Dim kGate = {[](const Config& c) -> int64_t { return c.gates_heads ? c.n_heads : c.q_dim(); },
+                       [](const Config& rank) { return scaled(rank.share->heads, rank.gates_heads ? 1 : rank.head_dim); }};
 constexpr Dim kHeads = {head_count, [](const Config& rank) { return std::vector<Range>{rank.share->heads}; }};
 
 std::vector<int32_t> rotated(const Config& c, int64_t n) { return rope_order(c, n, c.head_dim, 0); }
 
 bool is_gated(const Config& c, int) { return c.arch->gates_attention; }
+bool has_own_gate(const Config& c, int) { return c.arch->gates_outputs; }
 bool is_split(const Config& c, int) { return !c.arch->gates_attention && !c.arch->fused; }
 bool has_own_keys(const Config& c, int layer) { return c.layer(layer).kv_layer < 0; }
 bool is_split_with_keys(const Config& c, int layer) { return is_split(c, layer) && has_own_keys(c, layer); }
+// Layers without a window may lack the matrix of values (Arch::values_may_be_keys).
+bool may_lack_values(const Config& c) { return c.arch->values_may_be_keys; }
 bool is_gated_with_keys(const Config& c, int layer) { return is_gated(c, layer) && has_own_keys(c, layer); }
 // Encoders of one architecture may have q, k and v in one matrix or in three.
 bool may_be_fused(const Config& c, int) { return c.arch->fused || c.arch->encoder; }
@@ -51,8 +57,9 @@ constexpr Slice kQueryOfHead = {.total = two_q_sizes, .groups = head_count},
   "model.layers.{}.self_attn.qkv_proj." kind "|model.encoder.layers.{}.attn.Wqkv." kind "|model.layers.{}.attn.Wqkv." kind
 #define PROJECTION_NAMES(decoder, bert, kind) \
   "model.layers.{}.self_attn." decoder "_proj." kind "|model.encoder.layer.{}.attention.self." bert "." kind
-#define HEAD_NORM_NAMES(of) \
-  "model.layers.{}.self_attn." of "_norm.weight|model.layers.{}.self_attn." of "_layernorm.weight"
+#define HEAD_NORM_NAMES(of, word)                                                                   \
+  "model.layers.{}.self_attn." of "_norm.weight|model.layers.{}.self_attn." of "_layernorm.weight|" \
+  "model.layers.{}.self_attn." word "_layernorm.weight"
 #define OUTPUT_NAMES(kind)                                                                         \
   "model.layers.{}.self_attn.o_proj." kind "|model.encoder.layer.{}.attention.output.dense." kind \
   "|model.encoder.layers.{}.attn.out_proj." kind "|model.layers.{}.attn.Wo." kind                \
@@ -83,7 +90,8 @@ constexpr MatrixRow kMatrices[] = {
      .member = at<&B::wk>, .n_out = kKv, .n_in = kInput, .shard = Shard::kColumns, .when = is_split_with_keys,
      .gguf_rows = rotated},
     {.gguf_name = "blk.{}.attn_v.weight", .hf_name = PROJECTION_NAMES("v", "value", "weight"),
-     .member = at<&B::wv>, .n_out = kKv, .n_in = kInput, .shard = Shard::kColumns, .when = is_split_with_keys},
+     .member = at<&B::wv>, .n_out = kKv, .n_in = kInput, .shard = Shard::kColumns, .optional = may_lack_values,
+     .when = is_split_with_keys},
     {.gguf_name = "blk.{}.attn_q.weight", .hf_name = "model.layers.{}.self_attn.q_proj.weight",
      .member = at<&B::wq>, .n_out = kQ, .n_in = kModelDim, .shard = Shard::kColumns,
      .when = is_gated, .gguf_slice = kQueryOfHead, .hf_slice = kQueryOfHead},
@@ -94,6 +102,9 @@ constexpr MatrixRow kMatrices[] = {
      .member = at<&B::wk>, .n_out = kKv, .n_in = kModelDim, .shard = Shard::kColumns, .when = is_gated_with_keys},
     {.gguf_name = "blk.{}.attn_v.weight", .hf_name = "model.layers.{}.self_attn.v_proj.weight",
      .member = at<&B::wv>, .n_out = kKv, .n_in = kModelDim, .shard = Shard::kColumns, .when = is_gated_with_keys},
+    {.gguf_name = "blk.{}.attn_gate.weight",
+     .hf_name = "model.layers.{}.self_attn.gate_proj.weight|model.layers.{}.self_attn.g_proj.weight",
+     .member = at<&B::gate>, .n_out = kGate, .n_in = kModelDim, .shard = Shard::kColumns, .when = has_own_gate},
     {.gguf_name = "blk.{}.attn_output.weight", .hf_name = OUTPUT_NAMES("weight"),
      .member = at<&B::wo>, .n_out = kModelDim, .n_in = kQ, .shard = Shard::kRows},
 };
@@ -117,10 +128,10 @@ constexpr VectorRow kVectors[] = {
      .gguf_rows = rotated},
     {.gguf_name = "blk.{}.attn_v.bias", .hf_name = PROJECTION_NAMES("v", "value", "bias"),
      .member = at<&B::bv>, .n = kKv, .shard = Shard::kColumns, .optional = kOptional, .when = is_split_with_keys},
-    {.gguf_name = "blk.{}.attn_q_norm.weight", .hf_name = HEAD_NORM_NAMES("q"),
+    {.gguf_name = "blk.{}.attn_q_norm.weight", .hf_name = HEAD_NORM_NAMES("q", "query"),
      .member = at<&B::q_norm, &NormArgs::weight>, .n = kQNorm, .optional = kOptional, .hf_kept = VectorRow::kLessOne,
      .gguf_rows = rotated},
-    {.gguf_name = "blk.{}.attn_k_norm.weight", .hf_name = HEAD_NORM_NAMES("k"),
+    {.gguf_name = "blk.{}.attn_k_norm.weight", .hf_name = HEAD_NORM_NAMES("k", "key"),
      .member = at<&B::k_norm, &NormArgs::weight>, .n = kKNorm, .optional = kOptional, .when = has_own_keys,
      .hf_kept = VectorRow::kLessOne,
      .gguf_rows = rotated},
@@ -134,7 +145,51 @@ constexpr VectorRow kVectors[] = {
 // Ollama's files of hybrid models list this as attention.head_count_kv for recurrent layers.
 constexpr uint32_t kNoHeads = 0;
 
+// Whether layers have different numbers of heads.
+bool lists_heads(const GgufKeys& keys) {
+  const auto differ = [&](const char* key) {
+    const Value* value = keys.metadata().find(keys.name(key));
+    if (value == nullptr || !value->is_array()) return false;
+    const auto list = *keys.metadata().find_u32_per_layer(keys.name(key), keys.metadata().get_u32(keys.name("block_count")));
+    return std::ranges::any_of(list, [&](uint32_t n) { return n != list[0] && n != kNoHeads && list[0] != kNoHeads; });
+  };
+  return differ("attention.head_count") || differ("attention.head_count_kv");
+}
+
+// Layers with different heads. The heads of the model are those of the last layer without a window.
+void read_heads(const GgufKeys& keys, Config& c) {
+  const int n = c.n_layers;
+  const std::vector<int> heads = keys.integers_of_layers("attention.head_count", 1, 4096, n);
+  const std::vector<int> kv = keys.has("attention.head_count_kv")
+                                  ? keys.integers_of_layers("attention.head_count_kv", 1, 4096, n)
+                                  : heads;
+  const auto length = [&](const char* key, const char* value_key, int fallback) {
+    const int size = fallback > 0 ? keys.integer_or(key, fallback, 2, 1024) : keys.integer(key, 2, 1024);
+    if (const int value = keys.integer_or(value_key, size, 2, 1024); value != size)
+      throw keys.error(value_key, "{} differs from {} {}: not supported", value, key, size);
+    return size;
+  };
+  int main = n - 1;
+  while (main > 0 && c.layers[main].window > 0) --main;
+  if (c.layers[main].window > 0) main = n - 1;
+  const int usual = c.dim % heads[main] == 0 ? c.dim / heads[main] : 0;
+  const int wide = length("attention.key_length", "attention.value_length", usual);
+  const int narrow = length("attention.key_length_swa", "attention.value_length_swa", wide);
+  const auto of_layer = [&](int i) { return LayerHeads{heads[i], kv[i], c.layers[i].window > 0 ? narrow : wide}; };
+  const LayerHeads own = of_layer(main);
+  c.n_heads = own.n_heads, c.n_kv_heads = own.n_kv_heads, c.head_dim = own.head_dim;
+  for (int i = 0; i < n; ++i) {
+    const LayerHeads of = of_layer(i);
+    if (of.n_heads % of.n_kv_heads != 0)
+      throw keys.error("attention.head_count", "{} of layer {} is not a multiple of attention.head_count_kv {}",
+                       of.n_heads, i, of.n_kv_heads);
+    if (of != own) c.layers[i].heads = of;
+  }
+  if (narrow != own.head_dim) c.local_rot_dim = narrow;
+}
+
 void read_gguf(const GgufKeys& keys, Config& c) {
+  if (keys.metadata().contains(keys.name("attention.key_length_swa")) || lists_heads(keys)) return read_heads(keys, c);
   c.n_heads = keys.integer_of_layers("attention.head_count", 1, 4096);
   const auto skip = state_mixer(*c.arch) != nullptr ? std::optional(kNoHeads) : std::nullopt;
   c.n_kv_heads = keys.has("attention.head_count_kv")
@@ -169,11 +224,17 @@ TensorRows rows() { return {kMatrices, kVectors}; }
 Block make(const Config& c, int layer) {
   const LayerRope rope = c.layer(layer).rope;
   B b{.reads_pair = c.reads_pair, .norm = norm_of(c), .only_queries = !has_own_keys(c, layer)};
-  b.q_norm.eps = b.k_norm.eps = c.norm_eps;
+  b.q_norm.eps = b.k_norm.eps = b.v_norm.eps = c.norm_eps;
+  b.norms_values = c.arch->norms_values;
   b.rope_table = rope == LayerRope::kNone ? kNoRope : rope == LayerRope::kLocal ? kLocalRope : kMainRope;
   b.rope.layout = c.rope_layout;
   b.attention = attention_args(c, layer);
-  b.has_gate = c.arch->gates_attention;
+  b.has_gate = c.arch->gates_attention || c.arch->gates_outputs;
+  b.softplus_gate = c.arch->softplus_gate;
+  // Llama 4's layers without rope have no norms of q and k.
+  b.norms_heads = c.norms_heads.value_or(c.arch->norms_heads) && !(c.scales_without_rope && rope == LayerRope::kNone);
+  b.norms_after_rope = c.arch->norms_after_rope;
+  if (!c.scales_without_rope || rope == LayerRope::kNone) b.query_scale = c.query_scale;
   b.join = join_of(c);
   b.heads_of_ranks = heads_of_ranks(c);
   return b;
@@ -181,6 +242,8 @@ Block make(const Config& c, int layer) {
 
 void check(Block& block, const Config& c, int layer, const WeightSource& source) {
   const B& b = block.get<B>();
+  if (!b.wv && !b.only_queries && c.layer(layer).window > 0)
+    throw Error("{}: the matrix of values of layer {} is missing", source.name(), layer);
   if (c.attention_bias && (!b.bq || (!b.only_queries && (!b.bk || !b.bv))))
     throw Error(
         "{}: config.json sets attention_bias, but layer {} lacks at least one of q_proj.bias, k_proj.bias and "

@@ -1,7 +1,12 @@
 // Feed-forwards of two or three matrices.
 #include "backend/blocks/feed_forward.h"
 
+#include <cmath>
+
+#include "io/huggingface/config.h"
+#include "model/config/gguf_reader.h"
 #include "model/config/shards.h"
+#include "model/files/weights.h"
 #include "model/layers/joins.h"
 
 namespace ingot::feed_forward_part {
@@ -14,19 +19,26 @@ int64_t two_ffn_sizes(const Config& c) { return 2 * int64_t{c.ffn_dim}; }
 constexpr Dim kFfn = {ffn_size, [](const Config& rank) { return std::vector<Range>{rank.share->ffn}; }};
 constexpr Slice kGateOfTwo = {two_ffn_sizes}, kUpOfTwo = {two_ffn_sizes, ffn_size};
 
-bool is_fused(const Config& c, int) { return c.arch->fused; }
-bool is_apart(const Config& c, int) { return !c.arch->fused; }
-bool has_own_gate(const Config& c, int) { return !c.arch->fused && c.arch->gated; }
+bool is_fused(const Config& c, int) { return c.arch->fused || c.arch->fused_ffn; }
+bool is_apart(const Config& c, int layer) { return !is_fused(c, layer); }
+bool has_own_gate(const Config& c, int layer) { return !is_fused(c, layer) && c.arch->gated; }
+bool has_xielu(const Config& c, int) { return !c.xielu.empty(); }
 
-// Names in decoders; BERT; Nomic's files; ModernBERT; LFM2. `kind`: weight or bias.
-#define GATE_NAMES(kind)                                                            \
-  "model.layers.{}.mlp.gate_proj." kind "|model.encoder.layers.{}.mlp.fc12." kind \
-  "|model.layers.{}.feed_forward.w1." kind
-#define UP_NAMES(kind)                                                                   \
-  "model.layers.{}.mlp.up_proj." kind "|model.encoder.layer.{}.intermediate.dense." kind \
+constexpr VectorRow xielu_row(const char* hf_name, float& (*number)(void*)) {
+  return {.hf_name = hf_name, .scalar = number, .n = kOne, .optional = kOptional, .when = has_xielu};
+}
+
+// Names in decoders; Llama 4; StarCoder 2; BERT; Nomic's files; ModernBERT; LFM2. `kind`: weight or bias.
+#define GATE_NAMES(kind)                                                              \
+  "model.layers.{}.mlp.gate_proj." kind "|model.layers.{}.feed_forward.gate_proj." kind \
+  "|model.encoder.layers.{}.mlp.fc12." kind "|model.layers.{}.feed_forward.w1." kind
+#define UP_NAMES(kind)                                                                            \
+  "model.layers.{}.mlp.up_proj." kind "|model.layers.{}.feed_forward.up_proj." kind                 \
+  "|model.layers.{}.mlp.c_fc." kind "|model.encoder.layer.{}.intermediate.dense." kind              \
   "|model.encoder.layers.{}.mlp.fc11." kind "|model.layers.{}.feed_forward.w3." kind
 #define DOWN_NAMES(kind)                                                              \
-  "model.layers.{}.mlp.down_proj." kind "|model.encoder.layer.{}.output.dense." kind \
+  "model.layers.{}.mlp.down_proj." kind "|model.layers.{}.feed_forward.down_proj." kind \
+  "|model.layers.{}.mlp.c_proj." kind "|model.encoder.layer.{}.output.dense." kind \
   "|model.encoder.layers.{}.mlp.fc2." kind "|model.layers.{}.mlp.Wo." kind \
   "|model.layers.{}.feed_forward.w2." kind
 #define FUSED_NAMES "model.layers.{}.mlp.gate_up_proj.weight|model.layers.{}.mlp.Wi.weight"
@@ -51,8 +63,8 @@ constexpr MatrixRow kMatrices[] = {
 
 constexpr VectorRow kVectors[] = {
     feed_forward_norm(at<&B::norm, &NormArgs::weight>),
-    {.gguf_name = "blk.{}.ffn_norm.bias", .hf_name = "model.layers.{}.mlp_norm.bias",
-     .member = at<&B::norm, &NormArgs::bias>, .n = kModelDim, .optional = kOptional, .when = has_layer_norms},
+    feed_forward_norm_bias(at<&B::norm, &NormArgs::bias>),
+    shared_norm(at<&B::norm, &NormArgs::weight>),
     {.gguf_name = "blk.{}.layer_output_norm.weight", .hf_name = FFN_SUM_NAMES("weight", "gamma"),
      .member = at<&B::join, &Join::sum_norm, &NormArgs::weight>, .n = kModelDim, .when = has_sum_norms},
     {.gguf_name = "blk.{}.layer_output_norm.bias", .hf_name = FFN_SUM_NAMES("bias", "beta"),
@@ -70,18 +82,46 @@ constexpr VectorRow kVectors[] = {
      .optional = kOptional, .when = is_fused, .gguf_slice = kUpOfTwo, .hf_slice = kUpOfTwo},
     {.gguf_name = "blk.{}.ffn_down.bias", .hf_name = DOWN_NAMES("bias"),
      .member = at<&B::b_down>, .n = kModelDim, .shard = Shard::kOnce, .optional = kOptional},
-    {.gguf_name = "blk.{}.post_ffw_norm.weight", .hf_name = "model.layers.{}.post_feedforward_layernorm.weight",
+    {.gguf_name = "blk.{}.post_ffw_norm.weight", .hf_name = "model.layers.{}.post_feedforward_layernorm.weight|model.layers.{}.post_mlp_layernorm.weight",
      .member = at<&B::join, &Join::post_norm, &NormArgs::weight>, .n = kModelDim,
      .when = has_post_norms, .hf_kept = VectorRow::kLessOne},
+    xielu_row("model.layers.{}.mlp.act_fn.alpha_p", at<&B::xielu, &Xielu::plus>),
+    xielu_row("model.layers.{}.mlp.act_fn.alpha_n", at<&B::xielu, &Xielu::minus>),
+    xielu_row("model.layers.{}.mlp.act_fn.beta", at<&B::xielu, &Xielu::beta>),
+    xielu_row("model.layers.{}.mlp.act_fn.eps", at<&B::xielu, &Xielu::eps>),
 };
 
 TensorRows rows() { return {kMatrices, kVectors}; }
 
-Block make(const Config& c, int) {
-  return B{.norm = norm_of(c),
-           .act = c.activation.value_or(c.arch->activation),
-           .ffn_dim = c.ffn_dim,
-           .join = join_of(c)};
+Block make(const Config& c, int layer) {
+  B b{.norm = norm_of(c), .act = c.activation.value_or(c.arch->activation), .ffn_dim = c.ffn_dim, .join = join_of(c)};
+  b.has_xielu = !c.xielu.empty();
+  if (b.has_xielu) b.xielu = c.xielu[static_cast<size_t>(layer)];
+  return b;
+}
+
+// Files have the numbers of xIELU before softplus.
+void check(Block& block, const Config&, int, const WeightSource&) {
+  B& b = block.get<B>();
+  if (!b.has_xielu) return;
+  const auto softplus = [](float v) { return std::log1p(std::exp(v)); };
+  b.xielu.plus = softplus(b.xielu.plus), b.xielu.minus = b.xielu.beta + softplus(b.xielu.minus);
+}
+
+void read_gguf(const GgufKeys& keys, Config& c) {
+  if (!keys.metadata().contains("xielu.alpha_p")) return;
+  c.xielu.resize(static_cast<size_t>(c.n_layers));
+  const auto read = [&](const std::string& key, float Xielu::*number) {
+    const auto all = keys.metadata().find_f32_per_layer(key, c.xielu.size());
+    if (!all) throw keys.metadata().error(key, "is missing");
+    for (size_t i = 0; i < all->size(); ++i) c.xielu[i].*number = (*all)[i];
+  };
+  read("xielu.alpha_p", &Xielu::plus), read("xielu.alpha_n", &Xielu::minus);
+  read("xielu.beta", &Xielu::beta), read("xielu.eps", &Xielu::eps);
+}
+
+void read_hf(const HfConfig& file, Config& c) {
+  if (file.hidden_act == "xielu") c.xielu.resize(static_cast<size_t>(c.n_layers));
 }
 
 void divide(const Deal& deal, Config& rank) {
@@ -99,6 +139,9 @@ const PartKind kFeedForwardPart = {.name = "feed_forward",
                                    .is_plain = true,
                                    .make = feed_forward_part::make,
                                    .rows = feed_forward_part::rows,
+                                   .check = feed_forward_part::check,
+                                   .read_gguf = feed_forward_part::read_gguf,
+                                   .read_hf = feed_forward_part::read_hf,
                                    .divide = feed_forward_part::divide};
 
 }  // namespace ingot

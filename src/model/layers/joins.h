@@ -5,9 +5,12 @@
 
 namespace ingot {
 
-inline NormArgs norm_of(const Config& c) { return {.eps = c.norm_eps, .kind = c.arch->norm}; }
+inline NormArgs norm_of(const Config& c) { return {.eps = c.norm_eps, .kind = c.norm()}; }
+inline NormArgs post_norm_of(const Config& c) {
+  return {.eps = c.post_norm_eps > 0 ? c.post_norm_eps : c.norm_eps, .kind = c.norm()};
+}
 inline Join join_of(const Config& c) {
-  return {.post_norm = norm_of(c),
+  return {.post_norm = post_norm_of(c),
           .has_post_norm = c.arch->post_norms,
           .sum_norm = norm_of(c),
           .scale = c.residual_scale,
@@ -21,8 +24,9 @@ AttentionArgs attention_args(const Config& config, int layer);
 // first and second half of the rotated part alternate. The rotated part of each `head` rows begins at `first`.
 std::vector<int32_t> rope_order(const Config& config, int64_t n_rows, int head, int first);
 
+inline bool has_ffn_norm(const Config& c, int) { return c.arch->pre_norms && !c.arch->one_norm; }
 inline bool has_pre_norms(const Config& c, int) { return c.arch->pre_norms; }
-inline bool has_layer_norms(const Config& c, int) { return c.arch->pre_norms && c.arch->norm == NormKind::kLayer; }
+inline bool has_layer_norms(const Config& c, int) { return c.arch->pre_norms && c.norm() == NormKind::kLayer; }
 inline bool has_post_norms(const Config& c, int) { return c.arch->post_norms; }
 inline bool has_sum_norms(const Config& c, int) { return c.arch->sum_norms; }
 
@@ -33,7 +37,8 @@ using VectorMember = Tensor& (*)(void*);
 constexpr VectorRow mixer_norm(VectorMember member) {
   return {.gguf_name = "blk.{}.attn_norm.weight",
           .hf_name = "model.layers.{}.input_layernorm.weight|model.layers.{}.attn_norm.weight|"
-                     "model.layers.{}.operator_norm.weight|backbone.layers.{}.norm.weight",
+                     "model.layers.{}.attention_layernorm.weight|model.layers.{}.operator_norm.weight|"
+                     "backbone.layers.{}.norm.weight",
           .member = member,
           .n = kModelDim,
           .when = [](const Config& c, int layer) {
@@ -43,7 +48,7 @@ constexpr VectorRow mixer_norm(VectorMember member) {
 }
 constexpr VectorRow mixer_norm_bias(VectorMember member) {
   return {.gguf_name = "blk.{}.attn_norm.bias",
-          .hf_name = "model.layers.{}.attn_norm.bias",
+          .hf_name = "model.layers.{}.attn_norm.bias|model.layers.{}.input_layernorm.bias",
           .member = member,
           .n = kModelDim,
           .optional = kOptional,
@@ -51,7 +56,7 @@ constexpr VectorRow mixer_norm_bias(VectorMember member) {
 }
 constexpr VectorRow mixer_post_norm(VectorMember member) {
   return {.gguf_name = "blk.{}.post_attention_norm.weight",
-          .hf_name = "model.layers.{}.post_attention_layernorm.weight",
+          .hf_name = "model.layers.{}.post_self_attn_layernorm.weight|model.layers.{}.post_attention_layernorm.weight",
           .member = member,
           .n = kModelDim,
           .when = has_post_norms,
@@ -61,11 +66,26 @@ constexpr VectorRow mixer_post_norm(VectorMember member) {
 constexpr VectorRow feed_forward_norm(VectorMember member) {
   return {.gguf_name = "blk.{}.ffn_norm.weight|blk.{}.post_attention_norm.weight",
           .hf_name = "model.layers.{}.pre_feedforward_layernorm.weight|model.layers.{}.post_attention_layernorm.weight|"
-                     "model.layers.{}.mlp_norm.weight|model.layers.{}.ffn_norm.weight",
+                     "model.layers.{}.mlp_norm.weight|model.layers.{}.feedforward_layernorm.weight|"
+                     "model.layers.{}.ffn_norm.weight",
           .member = member,
           .n = kModelDim,
-          .when = has_pre_norms,
+          .when = has_ffn_norm,
           .hf_kept = VectorRow::kLessOne};
+}
+constexpr VectorRow feed_forward_norm_bias(VectorMember member) {
+  return {.gguf_name = "blk.{}.ffn_norm.bias",
+          .hf_name = "model.layers.{}.mlp_norm.bias|model.layers.{}.post_attention_layernorm.bias",
+          .member = member,
+          .n = kModelDim,
+          .optional = kOptional,
+          .when = [](const Config& c, int layer) { return has_layer_norms(c, layer) && !c.arch->one_norm; }};
+}
+// Where the parts of a layer share one norm.
+constexpr VectorRow shared_norm(VectorMember member) {
+  VectorRow row = mixer_norm(member);
+  row.when = [](const Config& c, int) { return c.arch->one_norm; };
+  return row;
 }
 
 }  // namespace ingot

@@ -143,6 +143,7 @@ Block make(const Config& c, int layer) {
   b.value_dim = l.value_dim;
   b.rope.layout = c.rope_layout;
   b.attention = attention_args(c, layer);
+  b.query_scale = c.query_scale;
   b.join = join_of(c);
   return b;
 }

@@ -106,7 +106,7 @@ void read_hf(const HfConfig& file, Config& c) {
   const char *heads = is_hybrid ? "mamba_n_heads" : "num_heads", *dim = is_hybrid ? "mamba_d_head" : "head_dim",
              *bias = is_hybrid ? "mamba_proj_bias" : "use_bias";
   const int64_t inner = int64_t{c.dim} * file.integer_or(is_hybrid ? "mamba_expand" : "expand", 2, 1, 64);
-  m.head_dim = file.says(dim, "auto") ? 0 : file.integer_or(dim, 0, 1, kMaxHeadDim);
+  m.head_dim = file.text_or(dim, "") == "auto" ? 0 : file.integer_or(dim, 0, 1, kMaxHeadDim);
   if (m.head_dim == 0) m.head_dim = static_cast<int>(std::min<int64_t>(inner / m.n_heads, kMaxHeadDim));
   if (m.inner() != inner)
     throw file.error(heads, "{} heads of {} columns are not the {} columns of the expanded width", m.n_heads,

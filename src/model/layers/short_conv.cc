@@ -60,7 +60,7 @@ void read_gguf(const GgufKeys& keys, Config& c) {
 int adjusted_ffn(const HfConfig& file, int stated) {
   if (!file.flag_or("block_auto_adjust_ff_dim", false)) return stated;
   const int multiple = file.integer_or("block_multiple_of", 256, 1, 1 << 20);
-  const double wanted = file.positive_or("block_ffn_dim_multiplier", 1) * static_cast<double>(2 * int64_t{stated} / 3);
+  const double wanted = file.factor_or("block_ffn_dim_multiplier", 1) * static_cast<double>(2 * int64_t{stated} / 3);
   if (wanted < 1 || wanted > 1 << 24)
     throw file.error("block_ffn_dim_multiplier", "makes feed-forwards of {} columns: expected 1 to {}", wanted,
                      1 << 24);

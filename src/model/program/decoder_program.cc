@@ -2,14 +2,17 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <map>
 #include <span>
 
 #include "backend/blocks/fork.h"
 #include "backend/blocks/keep.h"
+#include "backend/blocks/layer_inputs.h"
 #include "backend/blocks/plain_layers.h"
 #include "backend/blocks/remote.h"
 #include "base/error.h"
+#include "model/config/layer_inputs.h"
 #include "model/config/shards.h"
 #include "model/files/draft_config.h"
 #include "model/program/kv_caches.h"
@@ -32,7 +35,7 @@ std::vector<float> rope_divisors(const Config& c, const ModelWeights& w, Backend
 }
 
 NormArgs norm_args(const Config& c, const Tensor& weight, const Tensor& bias) {
-  return {.weight = weight, .bias = bias, .eps = c.norm_eps, .kind = c.arch->norm};
+  return {.weight = weight, .bias = bias, .eps = c.norm_eps, .kind = c.norm()};
 }
 
 // Makes the blocks of one device, in order. The device's caches have only the layers of these blocks.
@@ -49,6 +52,7 @@ class Builder {
       const int layer = numbers_.layer_of(i);
       if (i == 0) {
         blocks.emplace_back(embedding());
+        if (c_.part<LayerInputsConfig>().width > 0) blocks.emplace_back(layer_inputs());
       } else if (i == numbers_.head()) {
         blocks.emplace_back(head_block(c_, weights_));
       } else if (i == numbers_.at(layer) && n_plain(layer, end) > 0) {
@@ -65,10 +69,27 @@ class Builder {
   EmbedBlock embedding() const {
     const ModelWeights& m = weights_.model;
     EmbedBlock b{
-        .table = m.embedding, .scale = c_.embedding_scale, .norm = norm_args(c_, m.embed_norm, m.embed_norm_bias)};
+        .table = m.embedding,
+        .scale = c_.embedding_scale,
+        .norm = norm_args(c_, m.embed_norm, m.embed_norm_bias),
+        .normalizes = c_.arch->normalizes_embedding};
     if (m.positions) b.positions = m.positions.slice_rows(c_.first_position, m.positions.rows - c_.first_position);
     if (m.token_types.rows > 1) b.second_type = m.token_types.slice_rows(1, 1);
     return b;
+  }
+
+  // Both scales of the table and the projection are constants of the family.
+  LayerInputsBlock layer_inputs() const {
+    const ModelWeights& m = weights_.model;
+    const int width = c_.part<LayerInputsConfig>().width;
+    return {.width = width,
+            .n_layers = c_.n_layers,
+            .table = m.layer_table,
+            .project = m.layer_project,
+            .norm = norm_args(c_, m.layer_norm, {}),
+            .table_scale = std::sqrt(static_cast<float>(width)),
+            .project_scale = 1.0f / std::sqrt(static_cast<float>(c_.dim)),
+            .scale = std::sqrt(0.5f)};
   }
 
   // The blocks of a part. If the part has several, all of them read the stream as it was before the first.
@@ -166,6 +187,7 @@ Program empty_program(const Config& c, const Weights& weights, Backend* backend,
   Program program;
   program.dim = c.dim;
   program.source_dim = c.source_dim;
+  program.layer_input_dim = c.n_layers * c.part<LayerInputsConfig>().width;
   if (n_layers_of(kv_shapes(c, part, 1, {})) == 0 || c.arch->learned_positions) return program;
   add_ropes(program, c, weights, backend, n_ctx);
   return program;
@@ -234,6 +256,7 @@ NormArgs final_norm(const Config& c, const Weights& weights) {
 HeadBlock head_block(const Config& c, const Weights& weights) {
   return {.norm = final_norm(c, weights),
           .output = weights.model.output,
+          .bias = weights.model.output_bias,
           .scale = c.logit_scale,
           .softcap = c.logit_softcap,
           .n_vocab = c.n_vocab,

@@ -1,6 +1,7 @@
 #include "model/program/shapes.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <functional>
 #include <list>
@@ -11,6 +12,7 @@
 #include "base/error.h"
 #include "base/threads.h"
 #include "model/config/kind.h"
+#include "model/config/layer_inputs.h"
 #include "model/files/quant_mix.h"
 #include "model/layers/delta_net.h"
 #include "model/layers/latent_attention.h"
@@ -46,6 +48,18 @@ void set_delta(Config& c) {
                           .tiled = true});
 }
 
+// Gemma 4: heads of 256 in layers with a window, and of 512 in the others, a quarter of whose pairs rotates. The last
+// n_shared layers read the keys of earlier ones.
+template <int n_kv_of_windows, int n_shared, int input_width>
+void set_gemma4(Config& c) {
+  c.rope_scaling = {.kind = RopeScalingKind::kProportional, .n_rotated = c.head_dim / 8};
+  c.local_rot_dim = 256;
+  for (LayerConfig& layer : c.layers)
+    if (layer.window > 0) layer.heads = LayerHeads{c.n_heads, n_kv_of_windows, 256};
+  for (int i = c.n_layers - n_shared; i < c.n_layers; ++i) c.layers[i].kv_layer = last_of_kind(c, i, c.n_layers - n_shared);
+  c.parts.set(LayerInputsConfig{.width = input_width});
+}
+
 constexpr Shape kShapes[] = {
     {"smollm-135m", "llama", 30, 576, 9, 3, 64, 1536, 49152, 2048, 1e4f, 1e-5f},
     {"qwen2.5-0.5b", "qwen2", 24, 896, 14, 2, 64, 4864, 151936, 32768, 1e6f, 1e-6f},
@@ -59,6 +73,10 @@ constexpr Shape kShapes[] = {
     {"qwen3.5-9b", "qwen35", 32, 4096, 16, 4, 256, 12288, 248320, 262144, 1e7f, 1e-6f, {}, 0, 0, set_delta<32>},
     {"gemma-3-4b", "gemma3", 34, 2560, 8, 4, 256, 10240, 262208, 131072, 1e6f, 1e-6f, {}, 1024},
     {"gemma-3-27b", "gemma3", 62, 5376, 32, 16, 128, 21504, 262208, 131072, 1e6f, 1e-6f, {}, 1024},
+    {"gemma-4-e4b", "gemma4", 42, 2560, 8, 2, 512, 10240, 262144, 131072, 1e6f, 1e-6f, {}, 512, 0, set_gemma4<2, 18, 256>},
+    {"gemma-4-26b-a4b", "gemma4", 30, 2816, 16, 2, 512, 2112, 262144, 262144, 1e6f, 1e-6f,
+     {.n = 128, .n_used = 8, .ffn_dim = 704, .normalize = true}, 1024, 0, set_gemma4<8, 0, 0>},
+    {"gemma-4-31b", "gemma4", 60, 5376, 32, 4, 512, 21504, 262144, 262144, 1e6f, 1e-6f, {}, 1024, 0, set_gemma4<16, 0, 0>},
     {"gpt-oss-20b", "gpt-oss", 24, 2880, 64, 8, 64, 2880, 201088, 131072, 1.5e5f, 1e-5f,
      {.n = 32, .n_used = 4, .ffn_dim = 2880, .normalize = true}, 128},
     {"deepseek-v2-lite", "deepseek2", 27, 2048, 16, 1, 576, 10944, 102400, 163840, 1e4f, 1e-6f,
@@ -188,7 +206,7 @@ class DummySource final : public WeightSource {
     if (name.empty() || name.starts_with("rope_factors_")) return false;
     if (name.ends_with(".post_attention_norm.weight")) return config_.arch->post_norms;
     const std::string_view arch = config_.arch->gguf_name;
-    if (name == "output.weight") return config_.dim >= kUntiedDim && arch != "gemma3";
+    if (name == "output.weight") return config_.dim >= kUntiedDim && !arch.starts_with("gemma");
     if (needed_.contains(name)) return true;
     if (name.ends_with("attn_qkv.weight")) return config_.arch->fused || !config_.arch->encoder;
     if (name == "rope_freqs.weight") return false;
@@ -197,11 +215,20 @@ class DummySource final : public WeightSource {
              (name.ends_with("attn_q.bias") || name.ends_with("attn_k.bias") || name.ends_with("attn_v.bias"));
     if (name.ends_with("_q_norm.weight") || name.ends_with("_k_norm.weight"))
       return config_.arch->gates_attention || config_.arch->norms_all_heads || arch == "qwen3" || arch == "qwen3moe" ||
-             arch == "gemma3" || arch == "exaone4";
+             arch == "gemma3" || arch == "gemma4" || arch == "exaone4";
+    if (name.ends_with(".attn_v.weight")) return has_values(name);
     if (name.ends_with("_sinks.weight")) return arch == "gpt-oss";
     if (name.ends_with("attn_kv_b.weight")) return false;
     if (name.ends_with("ffn_gate_inp_shexp.weight")) return arch == "qwen2moe" || config_.arch->gates_attention;
     return true;
+  }
+
+  // Where layers without a window have fewer heads of keys, their values are the keys.
+  bool has_values(std::string_view name) const {
+    int layer = 0;
+    std::from_chars(name.data() + sizeof("blk.") - 1, name.data() + name.size(), layer);
+    const auto fewer = [&](const LayerConfig& other) { return other.heads && other.heads->n_kv_heads > config_.n_kv_heads; };
+    return !config_.arch->values_may_be_keys || config_.layer(layer).window > 0 || !std::ranges::any_of(config_.layers, fewer);
   }
 
   struct Buffer {

@@ -27,7 +27,7 @@ ApiError unknown_answer() {
 std::string checked_name(const std::string& name) {
   const auto is_plain = [](unsigned char c) { return std::isalnum(c) || c == '-' || c == '_'; };
   if (name.size() < kMinAnswerName || name.size() > kMaxAnswerName || !std::ranges::all_of(name, is_plain))
-    throw ApiError(400, fmt::format("X-Keep-Answer must be a random name of {} to {} letters, digits, '-' and '_'",
+    throw ApiError(400, fmt::format("the name of a kept answer must be {} to {} random letters, digits, '-' and '_'",
                                     kMinAnswerName, kMaxAnswerName));
   return name;
 }
@@ -290,7 +290,7 @@ bool KeptAnswers::cancel(const HttpRequest& request, const std::string& name) {
   std::shared_ptr<Answer> answer;
   {
     std::lock_guard lock(mutex_);
-    const auto found = answers_.find(key_of(request, name));
+    const auto found = answers_.find(key_of(request, checked_name(name)));
     if (found == answers_.end()) return false;
     answer = std::move(found->second);
     answers_.erase(found);

@@ -247,6 +247,9 @@ void answer_chat_render(const ApiCall& call) {
   const Fields fields(call.body);
   AnswerForm form;
   GenerationSpec spec;
+  read_generation(call, fields, spec);  // refuses what the route that answers refuses
+  read_logprobs(fields, spec.sampling);
+  read_max_tokens(fields, {"max_completion_tokens", "max_tokens"}, spec);
   spec.prompts = {read_chat_prompt(fields, *call.model, form)};
   truncate_prompts(fields, *call.model, spec);
   check_prompt(*call.model, spec.prompts[0], "messages");

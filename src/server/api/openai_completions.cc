@@ -201,6 +201,8 @@ void answer_completions(const ApiCall& call) {
 void answer_completions_render(const ApiCall& call) {
   const Fields fields(call.body);
   GenerationSpec spec;
+  read_generation(call, fields, spec);  // refuses what the route that answers refuses
+  read_max_tokens(fields, {"max_tokens"}, spec, 0);
   const std::vector<Prompt> prompts = read_completion_prompts(fields, *call.model);
   size_t n_bytes = 0;
   for (const Prompt& prompt : prompts) {

@@ -40,6 +40,7 @@ ArchJson file_of(const Arch& arch, const std::string& gguf_name, const std::stri
   json["norm"] = column_name(arch.norm);
   if (arch.local_theta == kSameTheta) json["local_theta"] = "same";
   if (arch.local_theta > 0) json["local_theta"] = arch.local_theta;
+  if (arch.score_scale > 0) json["score_scale"] = arch.score_scale;
   return json;
 }
 

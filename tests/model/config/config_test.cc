@@ -166,8 +166,7 @@ TEST(Config, ListsForLayers) {
   EXPECT_EQ(same.n_heads, 4);
   EXPECT_EQ(same.n_kv_heads, 1);
   EXPECT_EQ(same.ffn_dim, 40);
-  const std::pair<const char*, List> bad[] = {{"attention.head_count", {4, 8}},    {"attention.head_count_kv", {2, 1}},
-                                              {"feed_forward_length", {96, 64}},   {"attention.head_count_kv", {2, 0}},
+  const std::pair<const char*, List> bad[] = {{"attention.head_count_kv", {2, 0}},
                                               {"attention.head_count_kv", {0, 0}}, {"attention.head_count", {4, 4, 4}},
                                               {"attention.head_count_kv", {}}};
   for (const auto& [key, list] : bad) {
@@ -175,12 +174,21 @@ TEST(Config, ListsForLayers) {
         key_complaint("", [&, key = key, list = list](GgufWriter& w) { w.set(std::string("llama.") + key, list); });
     EXPECT_NE(message.find(key), std::string::npos) << key << ": " << message;
   }
-  EXPECT_NE(key_complaint("",
-                          [](GgufWriter& w) {
-                            w.set("llama.attention.head_count_kv", List{2, 1});
-                          })
-                .find("is 2 in layer 0 and 1 in layer 1: layers that differ"),
-            std::string::npos);
+  const Config differ = read(model_bytes("", [](GgufWriter& w) {
+    w.set("llama.attention.head_count_kv", List{2, 1});
+    w.set("llama.feed_forward_length", List{96, 64});
+  }));
+  EXPECT_EQ(differ.n_kv_heads, 1);
+  EXPECT_EQ(differ.layers[0].heads, (LayerHeads{differ.n_heads, 2, differ.head_dim}));
+  EXPECT_EQ(differ.layers[1].heads, std::nullopt);
+  EXPECT_EQ(differ.ffn_dim, 96);
+  EXPECT_EQ(differ.layers[1].ffn_dim, 64);
+  const std::pair<const char*, uint32_t> shared[] = {{"attention.shared_kv_layers", 2}, {"rope.dimension_count_swa", 3}};
+  for (const auto& [key, value] : shared) {
+    const std::string message =
+        key_complaint("", [&, key = key, value = value](GgufWriter& w) { w.set(std::string("llama.") + key, value); });
+    EXPECT_NE(message.find(key), std::string::npos) << key << ": " << message;
+  }
   Config c;
   ASSERT_EQ(delta_complaint(
                 "",

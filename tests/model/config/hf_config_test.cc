@@ -177,12 +177,12 @@ TEST_F(HfConfigTest, AHugeFileIsNotRead) {  // S16
 }
 
 TEST_F(HfConfigTest, RopeKindsAreNamed) {  // S19
-  for (const char* kind : {"proportional", "mrope", "quadratic"}) {
+  for (const char* kind : {"axial", "mrope", "quadratic"}) {
     const std::string message = complaint([&](Json& json) {
       json["rope_scaling"] = {{"rope_type", kind}, {"factor", 2.0}};
     });
     EXPECT_NE(message.find(kind), std::string::npos) << message;
-    EXPECT_NE(message.find("supported are default, linear, dynamic, llama3, yarn and longrope"), std::string::npos)
+    EXPECT_NE(message.find("supported are default, linear, dynamic, llama3, yarn, longrope and proportional"), std::string::npos)
         << message;
   }
   for (const char* key : {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}) {
@@ -331,6 +331,58 @@ TEST_F(HfConfigTest, EndsComeFromBothFiles) {
   for (const Json& bad : {Json(-5), Json({1, "2"}), Json("</s>"), Json(1.5)}) {
     copy_.edit("config.json", [&](Json& json) { json["eos_token_id"] = bad; });
     EXPECT_THROW(ends(), Error) << bad;
+  }
+}
+
+// The message for a config.json of a golden directory with another value of a key, or ""; `rope`: in rope_parameters.
+std::string refusal(const char* golden, const char* key, const Json& value, bool rope = false) {
+  HfCopy copy(golden);
+  copy.edit("config.json", [&](Json& json) { (rope ? json["rope_parameters"] : json)[key] = value; });
+  try {
+    config_from_hf(read_hf_config_of(HfDirectory(copy.path().string())));
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(HfFamilyConfig, BadKeysAreNamed) {
+  const auto expect = [](const std::string& message, const char* key, const char* what) {
+    EXPECT_NE(message.find(std::string("config.json: '") + key), std::string::npos) << message;
+    EXPECT_NE(message.find(what), std::string::npos) << message;
+    EXPECT_EQ(message.find('\n'), std::string::npos) << message;
+  };
+  // Layers 0 to 3: with a window, without, with, without.
+  expect(refusal("gemma4_e", "num_kv_shared_layers", 4), "num_kv_shared_layers", "4");
+  expect(refusal("gemma4_e", "num_kv_shared_layers", 3), "num_kv_shared_layers", "layer 1 has no earlier layer");
+  expect(refusal("gemma4_e", "layer_types", {"full_attention"}), "layer_types", "1 elements for 4 layers");
+  expect(refusal("gemma4_e", "per_layer_config", {{"7", {{"head_dim", 8}}}}), "per_layer_config", "'7' is no layer");
+  expect(refusal("gemma4_e", "per_layer_config", {{"1", {{"sliding_window", 8}}}}), "per_layer_config", "not supported");
+  expect(refusal("gemma4_e", "per_layer_config", {{"1", {{"num_key_value_heads", 3}}}}), "num_attention_heads", "layer 1");
+  expect(refusal("gemma4_e", "vocab_size_per_layer_input", 9), "vocab_size_per_layer_input", "9");
+  expect(refusal("cohere2_moe", "expert_selection_fn", "sinkhorn"), "expert_selection_fn", "sinkhorn");
+  expect(refusal("cohere2_moe", "shared_expert_combination_strategy", "max"), "shared_expert_combination_strategy", "max");
+  expect(refusal("laguna", "num_attention_heads_per_layer", {4, 4}), "num_attention_heads_per_layer", "2 elements for 3");
+  expect(refusal("laguna", "moe_router_logit_softcapping", 5.0), "moe_router_logit_softcapping", "not supported");
+  expect(refusal("laguna", "moe_apply_router_weight_on_input", true), "moe_apply_router_weight_on_input", "not supported");
+  expect(refusal("glm4", "mrope_section", {1, 1, 2}, true), "mrope_section", "adds up to 4: expected 3");
+}
+
+TEST(HfFamilyConfig, PerLayerKeysReplaceTheGlobalOnes) {
+  HfCopy copy("gemma4_moe");
+  const auto read = [&] { return config_from_hf(read_hf_config_of(HfDirectory(copy.path().string()))); };
+  const Config listed = read();
+  copy.edit("config.json", [](Json& json) {  // the keys of published files
+    json.erase("per_layer_config");
+    json["global_head_dim"] = 24, json["num_global_key_value_heads"] = 1;
+  });
+  const Config global = read();
+  for (const Config* c : {&listed, &global}) {
+    EXPECT_EQ(c->head_dim, 24);
+    EXPECT_EQ(c->n_kv_heads, 1);
+    EXPECT_EQ(c->layers[0].heads, (LayerHeads{4, 2, 12}));
+    EXPECT_EQ(c->layers[1].heads, std::nullopt);
+    EXPECT_EQ(c->local_rot_dim, 12);
   }
 }
 

@@ -30,11 +30,13 @@ std::unique_ptr<Ranks> start_experts(const fs::path& path, const std::string& de
 bool names_experts(const fs::path& path) {
   std::string keys(2000, '\0');
   std::ifstream(fs::is_directory(path) ? path / "config.json" : path, std::ios::binary).read(keys.data(), 2000);
-  return keys.find("expert") != keys.npos;
+  return keys.find("expert") != keys.npos && keys.find("\"num_experts\": null") == keys.npos;
 }
 
 std::vector<std::string> with_experts(std::vector<std::string> names, const fs::path& folder, const char* extension) {
-  std::erase_if(names, [&](const std::string& name) { return !names_experts(folder / (name + extension)); });
+  std::erase_if(names, [&](const std::string& name) {
+    return !names_experts(folder / (name + extension));
+  });
   return names;
 }
 

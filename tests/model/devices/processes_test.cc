@@ -202,6 +202,7 @@ class RemoteStages : public testing::TestWithParam<std::string> {};
 
 TEST_P(RemoteStages, LogitsAreThoseOfOneDevice) {
   const Golden golden = read_golden(GetParam());
+  if (is_on_one_device(golden.name)) GTEST_SKIP() << "layers share keys or inputs";
   const Layout layout{2, 2};
   std::vector<float> logits, in_chunks;
   std::vector<size_t> bytes(2);

@@ -98,6 +98,7 @@ def test_each_conversation_has_an_address(server, browser):
     page.js("history.back()")
     page.wait(f"location.hash === {json.dumps(first)} && document.querySelector('.user .body')?.innerText === 'What is 7 + 5?'")
     page.reload()
+    page.wait("document.querySelector('.user .body')?.innerText === 'What is 7 + 5?'")
     assert texts(page, ".user .body") == ["What is 7 + 5?"]
     page.click(".skip")
     assert page.js("location.hash") == first and page.js("document.activeElement.id") == "prompt"

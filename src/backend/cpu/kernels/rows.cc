@@ -59,11 +59,12 @@ void norm(float* y, const float* x, int64_t n, const float* weight, const float*
   const float inverse = 1.0f / __builtin_sqrtf(squares / (float)n + eps);
   int64_t i = 0;
   for (; i + W <= n; i += W) {
-    F v = (load(x + i) - mean) * inverse * load(weight + i);
+    F v = (load(x + i) - mean) * inverse;
+    if (weight) v *= load(weight + i);
     if (bias) v += load(bias + i);
     store(y + i, v);
   }
-  for (; i < n; ++i) y[i] = (x[i] - mean) * inverse * weight[i] + (bias ? bias[i] : 0.0f);
+  for (; i < n; ++i) y[i] = (x[i] - mean) * inverse * (weight ? weight[i] : 1.0f) + (bias ? bias[i] : 0.0f);
 }
 
 void add(float* x, const float* y, int64_t n) {
@@ -82,6 +83,11 @@ void act_mul(float* y, const float* gate, const float* up, int64_t n, int act) {
 }
 
 void act(float* x, int64_t n, int act) {
+  if (act == kSquaredRelu)
+    return map(x, x, n, [](F v) {
+      const F positive = v > 0.0f ? v : v - v;
+      return positive * positive;
+    });
   if (act == kSilu) return map(x, x, n, [](F v) { return activate<kSilu>(v); });
   if (act == kGeluTanh) return map(x, x, n, [](F v) { return activate<kGeluTanh>(v); });
   map(x, x, n, [](F v) { return activate<kGelu>(v); });

@@ -18,12 +18,14 @@ void ExpertOps::route_logits(const Tensor& ids, const Tensor& weights, const Ten
   check_launch("route_rows");
 }
 
-// More rows than this are faster in tiles, both with 32 and with 128 experts (docs/notes). Rows are also faster in
-// tiles if there are more rows than experts.
-static constexpr int64_t kMaxRows = 16;
+// More rows than this are faster in tiles, both with 32 and with 128 experts (docs/notes). Rows of several tokens are
+// also faster in tiles if there are more rows than experts, or if their matrices have more weights than this.
+static constexpr int64_t kMaxRows = 16, kMaxRowWeights = 32'000'000;
 
 bool ExpertOps::takes_rows(const ExpertMatmul& m) const {
-  return !core_.deterministic && m.n_rows <= std::min(kMaxRows, m.n_experts) && can_expert_rows(m);
+  const int64_t n_weights = m.n_rows * m.w[0]->n_out * m.w[0]->n_in;
+  return !core_.deterministic && m.n_rows <= std::min(kMaxRows, m.n_experts) &&
+         (m.x.rows == 1 || n_weights <= kMaxRowWeights) && can_expert_rows(m);
 }
 
 // n_own of the experts have matrices on this device.
@@ -91,9 +93,9 @@ void ExpertOps::combine(const Tensor& residual, const Tensor& y, const Tensor& w
 // row, or for more tokens sorts the rows by expert. Returns whether the rows are sorted, for tiles of tile_rows.
 bool ExpertOps::route(const MoeArgs& a, int tile_rows) {
   const PackedWeight& w = weights_.ready(*a.w_router);
-  const Tensor& x = a.norm.weight ? a.normed : a.x;
+  const Tensor& x = a.router_x ? a.router_x : a.norm.weight ? a.normed : a.x;
   const DeferredNorm norm_later{a.normed, a.x, a.norm};
-  const bool fits = !core_.deterministic && x.dtype == DType::kF16 && on_16_bytes(x);
+  const bool fits = !core_.deterministic && !a.router_x && x.dtype == DType::kF16 && on_16_bytes(x);
   const bool at_once = fits && can_route_at_once(device_, w, x.rows);
   const bool can_wait = at_once && a.norm.weight && can_defer(norm_later);
   if (a.norm.weight && !can_wait) {

@@ -9,9 +9,9 @@ namespace ingot::cuda {
 struct Route {
   int32_t* ids;
   float* weights;
-  const float* bias;
+  const float *bias, *expert_scale;  // [n_experts] or null
   int n_experts, n_used, n_groups, n_groups_used;
-  bool sigmoid, normalize;
+  bool sigmoid, normalize, mixes_sparsely;
   float scale;
   int first_own, n_own;  // this rank's experts
 };
@@ -96,9 +96,40 @@ __device__ inline void keep_best_groups(const Route& p, float* choice, float* wo
   __syncwarp();
 }
 
+// Scoring::kSparseMixer; `choice` has the logits.
+__device__ inline void mix_sparsely(const Route& p, int64_t token, float* choice, int lane) {
+#pragma unroll 1
+  for (int i = 0; i < p.n_used; ++i) {
+    const int found = best_of_warp(Best(choice, p.n_experts, lane)), at = found == INT32_MAX ? i : found;
+    const float best = choice[at];
+    float sum = 0;
+#pragma unroll 1
+    for (int e = lane; e < p.n_experts; e += 32) {
+      const float distance = (best - choice[e]) / fmaxf(fabsf(choice[e]), best);
+      if (!isnan(choice[e]) && !(distance > 2 * kMixerJitter)) sum += expf(choice[e] - best);
+    }
+    sum = warp_sum(sum);
+    __syncwarp();
+    if (lane == 0) {
+      const int id = at - p.first_own;
+      const bool is_own = id >= 0 && id < p.n_own;
+      p.ids[token * p.n_used + i] = is_own ? id : -1;
+      p.weights[token * p.n_used + i] = is_own ? p.scale / sum : 0.0f;
+      choice[at] = NAN;  // cannot be chosen again
+    }
+    __syncwarp();
+  }
+}
+
 // A warp chooses the experts of one token; `shared` has route_floats() floats.
 __device__ inline void route_token(const Route& p, int64_t token, const float* logits, float* shared, int lane) {
   float *scores = shared, *choice = scores + p.n_experts, *chosen = choice + p.n_experts;
+  if (p.mixes_sparsely) {
+#pragma unroll 1
+    for (int e = lane; e < p.n_experts; e += 32) choice[e] = logits[e];
+    __syncwarp();
+    return mix_sparsely(p, token, choice, lane);
+  }
   score(p, logits, scores, choice, lane);
   if (p.n_groups_used < p.n_groups) keep_best_groups(p, choice, chosen, lane);
   float sum = 0;
@@ -121,7 +152,8 @@ __device__ inline void route_token(const Route& p, int64_t token, const float* l
     const int at = __float_as_int(chosen[i]), id = at - p.first_own;
     const bool is_own = id >= 0 && id < p.n_own;
     p.ids[token * p.n_used + i] = is_own ? id : -1;
-    p.weights[token * p.n_used + i] = is_own ? scores[at] * factor : 0.0f;
+    const float own = p.expert_scale ? factor * p.expert_scale[at] : factor;
+    p.weights[token * p.n_used + i] = is_own ? scores[at] * own : 0.0f;
   }
 }
 
@@ -131,12 +163,14 @@ inline Route route_of(const Tensor& ids, const Tensor& weights, int64_t n_expert
   return {ids.i32(),
           weights.f32(),
           a.bias ? a.bias.f32() : nullptr,
+          a.expert_scale ? a.expert_scale.f32() : nullptr,
           static_cast<int>(n_experts),
           a.n_used,
           a.n_groups,
           a.n_groups_used,
           a.scoring == Scoring::kSigmoid,
           a.normalize,
+          a.scoring == Scoring::kSparseMixer,
           a.scale,
           a.first_own,
           a.n_own > 0 ? a.n_own : static_cast<int>(n_experts)};
