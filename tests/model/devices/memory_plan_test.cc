@@ -183,7 +183,7 @@ TEST(MemoryPlan, WindowsHoldTheirTokensOnly) {
   EXPECT_EQ(one.kv[1].n_blocks * 16, 3 * (512 + 48) + 2 * 512);
   EXPECT_EQ(one.kv[1].table, 1);
   EXPECT_EQ(one.limits.n_tables, 2);
-  EXPECT_EQ(one.kv_bytes, size_t{4 * 32768 + 12 * one.kv[1].n_blocks * 16} * 2048);
+  EXPECT_EQ(one.kv_bytes, static_cast<size_t>(4 * 32768 + 12 * one.kv[1].n_blocks * 16) * 2048);
   EXPECT_THAT(one.table(), HasSubstr("12 layers: 2704 tokens of 24.0 KiB"));
   const MemoryPlan many = plan_memory(c, weights, 8000 * kMiB, {.n_ctx = 8192, .max_seqs = 8});
   EXPECT_EQ(many.kv[1].n_blocks * 16, 26 * (512 + 48) + 2 * 512);
