@@ -167,10 +167,9 @@ class Backend {
   virtual void gate(Tensor x /* in, out [n, dim] */, Tensor gate /* [n, dim] */);  // x *= sigmoid(gate)
   // Replaces each channel by SiLU of the convolution of its last `width` inputs. The state holds the inputs of earlier
   // steps.
-  virtual void short_conv(Tensor x /* in, out [n_tokens, n_channels], contiguous */,
-                          Tensor weight /* [n_channels, width] */, StateCache& states,
-                          int buffer /* of the states: [width - 1, n_channels] */);
+  virtual void short_conv(const ShortConvArgs& args);
   virtual void delta_rule(const DeltaRuleArgs& args);
+  virtual void ssm_scan(const SsmScanArgs& args);
 
   // ---- fused ops: the default body defines the meaning of each ----
   virtual void qkv(const QkvArgs& args);

@@ -1,6 +1,7 @@
 // Arguments of backend ops besides tensors: the numbers and weights of one norm, one attention, one layer of experts.
 #pragma once
 #include <cstdint>
+#include <limits>
 
 #include "backend/kv.h"
 #include "backend/state.h"
@@ -142,6 +143,19 @@ struct MoeArgs {
   Tensor gate, up, out;  // scratch: [n * n_used, ffn | ffn | dim], contiguous
 };
 
+// A convolution along each channel, over the last inputs of a token's sequence:
+//   x[t] = out_gate[t] act(bias + sum_i weight[i] (in_gate x)[t - width + 1 + i])
+// The states keep the last inputs, with their gates.
+struct ShortConvArgs {
+  Tensor x;                  // in, out: [n_tokens, n_channels]
+  Tensor weight;             // [n_channels, width]
+  Tensor bias;               // [1, n_channels] or empty
+  Tensor in_gate, out_gate;  // [n_tokens, n_channels] or empty
+  bool silu = true;          // act; false: none
+  StateCache* states = nullptr;
+  int buffer = 0;  // of the states: [width - 1, n_channels]
+};
+
 // The gated delta rule (arXiv:2412.06464, with the heads of Qwen3-Next). Each value head has a state matrix S. For each
 // token:
 //   S = exp(decay softplus(alpha + dt)) S;  S += k^T (sigmoid(beta) (v - k S));  y = q S
@@ -155,6 +169,23 @@ struct DeltaRuleArgs {
   bool tiled = false;   // value head h uses key head h % n_key_heads; false: h / (n_heads / n_key_heads)
   StateCache* states = nullptr;
   int buffer = 0;  // of the states: n_heads matrices [key_dim, value_dim]
+};
+
+// The scan of a state-space model with scalar decay (Mamba-2, arXiv:2405.21060). Each head has a state matrix S. For
+// each token:
+//   step = softplus(dt + dt_bias), then at least min_step and at most max_step
+//   S = exp(decay step) S;  S += b^T (step x);  y = c S + skip x
+struct SsmScanArgs {
+  Tensor y;                     // out: [n_tokens, n_heads * head_dim]; may be x
+  Tensor x;                     // [n_tokens, n_heads * head_dim]
+  Tensor b, c;                  // [n_tokens, n_groups * state_dim]
+  Tensor dt;                    // [n_tokens, n_heads]; overwritten
+  Tensor keep;                  // scratch: [n_tokens, n_heads]
+  Tensor decay, dt_bias, skip;  // n_heads elements each; decay is negative
+  int n_groups = 1;             // each serves n_heads / n_groups neighbouring heads
+  float min_step = 0, max_step = std::numeric_limits<float>::infinity();
+  StateCache* states = nullptr;
+  int buffer = 0;  // of the states: n_heads matrices [state_dim, head_dim]
 };
 
 }  // namespace ingot

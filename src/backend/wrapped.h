@@ -133,11 +133,14 @@ class Wrapped : public Backend {
   void gate(Tensor x, Tensor gate) override {
     around("gate", x, [&] { inner_->gate(x, gate); });
   }
-  void short_conv(Tensor x, Tensor weight, StateCache& states, int buffer) override {
-    around("short_conv", x, [&] { inner_->short_conv(x, weight, states, buffer); });
+  void short_conv(const ShortConvArgs& args) override {
+    around("short_conv", args.x, [&] { inner_->short_conv(args); });
   }
   void delta_rule(const DeltaRuleArgs& args) override {
     around("delta_rule", args.y, [&] { inner_->delta_rule(args); });
+  }
+  void ssm_scan(const SsmScanArgs& args) override {
+    around("ssm_scan", args.y, [&] { inner_->ssm_scan(args); });
   }
   void remote(const RemoteBlock& block) override {
     around("remote", block.x.slice_rows(0, batch().n_tokens()), [&] { inner_->remote(block); });

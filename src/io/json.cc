@@ -105,8 +105,22 @@ JsonDocument JsonDocument::parse(std::string_view text, std::string source) {
   return document;
 }
 
+// Python writes infinity as Infinity, which JSON lacks. The number in its place is as long, so offsets stay right.
+static void replace_infinities(std::string& text) {
+  constexpr std::string_view kPythons = "Infinity", kNumber = "1.79e308";
+  static_assert(kPythons.size() == kNumber.size());
+  if (text.find(kPythons) == text.npos) return;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '"') in_string = !in_string;
+    if (text[i] == '\\' && in_string) ++i;
+    if (!in_string && text.compare(i, kPythons.size(), kPythons) == 0) text.replace(i, kNumber.size(), kNumber);
+  }
+}
+
 JsonDocument JsonDocument::read(const std::string& path, size_t max_bytes) {
-  const std::string text = read_file(path, max_bytes);
+  std::string text = read_file(path, max_bytes);
+  replace_infinities(text);
   const size_t first = text.find_first_not_of(" \t\r\n\xEF\xBB\xBF");
   if (first == text.npos || (text[first] != '{' && text[first] != '['))
     throw Error(

@@ -1,5 +1,6 @@
-// The prefix cache of models with recurrent layers (gated delta nets): a sequence that continues from a snapshot has
-// the same output as without a cache. Tiny models of tests/data/models, with goldens from transformers.
+// The prefix cache of models with recurrent layers (gated delta nets, short convolutions, Mamba-2): a sequence that
+// continues from a snapshot has the same output as without a cache. Tiny models of tests/data/models, with goldens from
+// transformers.
 #include <gtest/gtest.h>
 
 #include "engine/engine.h"
@@ -94,7 +95,11 @@ INSTANTIATE_TEST_SUITE_P(Models, Hybrid,
                          testing::Values(HybridCase{"qwen3next", "cpu"}, HybridCase{"qwen35", "cpu"},
                                          HybridCase{"qwen35moe", "cpu"}, HybridCase{"qwen35", "ref"},
                                          HybridCase{"qwen3next", "cuda"}, HybridCase{"qwen35", "cuda"},
-                                         HybridCase{"qwen35moe", "cuda"}, HybridCase{"qwen35moe", "cpu,cpu"}),
+                                         HybridCase{"qwen35moe", "cuda"}, HybridCase{"qwen35moe", "cpu,cpu"},
+                                         HybridCase{"lfm2", "cpu"}, HybridCase{"lfm2_moe", "cpu"},
+                                         HybridCase{"mamba2", "cpu"}, HybridCase{"mamba2", "ref"},
+                                         HybridCase{"lfm2", "cuda"}, HybridCase{"lfm2_moe", "cuda"},
+                                         HybridCase{"mamba2", "cuda"}),
                          [](const auto& test) {
                            const std::string device = test.param.device;
                            return std::string(test.param.model) + "_" + (device == "cpu,cpu" ? "stages" : device);

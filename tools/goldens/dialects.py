@@ -147,6 +147,42 @@ def delta_keys(writer, config):
         writer.add_rope_dimension_sections([11, 11, 10, 0])
 
 
+def lfm2_keys(writer, config):
+    writer.add_shortconv_l_cache(config.conv_L_cache)
+    writer.add_vocab_size(config.vocab_size)
+
+
+def lfm2_moe_keys(writer, config):
+    expert_keys(writer, config)
+    sigmoid_keys(writer, config)
+    writer.add_leading_dense_block_count(config.num_dense_layers)
+
+
+def mamba2_keys(writer, config):
+    writer.add_ssm_conv_kernel(config.conv_kernel)
+    writer.add_ssm_inner_size(config.expand * config.hidden_size)
+    writer.add_ssm_state_size(config.state_size)
+    writer.add_ssm_time_step_rank(config.num_heads)
+    writer.add_ssm_group_count(config.n_groups)
+
+
+def ffn_width(config):
+    """The columns of a dense feed-forward; LFM2's config states them before an adjustment."""
+    if not getattr(config, "block_auto_adjust_ff_dim", False):
+        return config.intermediate_size
+    width = int(config.block_ffn_dim_multiplier * int(2 * config.intermediate_size / 3))
+    return -(-width // config.block_multiple_of) * config.block_multiple_of
+
+
+def kv_heads(config, usual):
+    """The heads of keys and values of a layer, or of each layer in hybrid models that list them."""
+    if hasattr(config, "kv_lora_rank"):
+        return 1  # latents
+    if DIALECTS[config.model_type].lists_kv_heads:
+        return [config.num_key_value_heads if kind == "full_attention" else 0 for kind in config.layer_types]
+    return usual
+
+
 def gemma4_keys(writer, config):
     is_local = [t == "sliding_attention" for t in config.layer_types]
     wide, narrow = config.per_layer_config["full_attention"], config.per_layer_config["sliding_attention"]
@@ -272,6 +308,8 @@ class Dialect:
     permuted: bool = False  # reorder rows of q and k from half-split to interleaved rope pairs
     plus_one: bool = False  # transformers stores norms less 1
     keys: Callable = lambda writer, config: None
+    lists_kv_heads: bool = False
+    has_attention: bool = True
     own_name: str = ""  # of an architecture that the gguf package does not know; `arch` then has the tensors
 
     @property
@@ -329,6 +367,9 @@ DIALECTS = {
     "exaone4": Dialect(A.EXAONE4, keys=both(listed_window_keys, vocab_keys)),
     "glm4_moe": Dialect(A.GLM4_MOE, keys=both(expert_keys, rope_keys, sigmoid_keys, glm_keys)),
     "minimax_m2": Dialect(A.MINIMAXM2, keys=both(expert_keys, rope_keys, sigmoid_keys, minimax_keys)),
+    "lfm2": Dialect(A.LFM2, keys=lfm2_keys, lists_kv_heads=True),
+    "mamba2": Dialect(A.MAMBA2, keys=mamba2_keys, has_attention=False),
+    "lfm2_moe": Dialect(A.LFM2MOE, keys=both(lfm2_keys, lfm2_moe_keys), lists_kv_heads=True),
 }
 
 OWN_NAMES = {  # names that the package's map lacks, or has in another form
@@ -338,6 +379,8 @@ OWN_NAMES = {  # names that the package's map lacks, or has in another form
     "mlp.experts.down_proj_bias": "ffn_down_exps.bias",
     "block_sparse_moe.experts.down_proj": "ffn_down_exps.weight",
     "mlp.e_score_correction.bias": "exp_probs_b.bias",
+    "feed_forward.expert.bias": "exp_probs_b.bias",
+    "feed_forward.gate.weight": "ffn_gate_inp.weight",
     "router.scale": "ffn_gate_inp.scale",
     "router.per_expert_scale": "ffn_down_exps.scale",
     "experts.gate_up_proj": "ffn_gate_up_exps.weight",
@@ -393,11 +436,21 @@ def delta_pieces(config, layer, short, w):
     return [(file_name, tiled(config, w, value if name == "in_proj_z.weight" else 1))]
 
 
+def mamba2_pieces(config, layer, name, w):
+    """The GGUF tensors of a Mamba-2 mixer's parameters; the result is as that of pieces()."""
+    file_name = {"in_proj.weight": "ssm_in.weight", "conv1d.weight": "ssm_conv1d.weight", "conv1d.bias": "ssm_conv1d.bias",
+                 "A_log": "ssm_a", "dt_bias": "ssm_dt.bias", "D": "ssm_d", "norm.weight": "ssm_norm.weight", "out_proj.weight": "ssm_out.weight"}[name]
+    shape = {"conv1d.weight": (w.shape[0], -1), "A_log": (-1, 1), "D": (-1, 1), "norm.weight": (config.n_groups, -1)}.get(name, w.shape)
+    return [(f"blk.{layer}.{file_name}", w.reshape(shape))]
+
+
 def pieces(config, names, name, w):
     """[(name in the file, view of w [rows, n_in] or [experts, rows, n_in] or [n])], where w is a parameter's array."""
-    layer = name.split(".")[2] if name.startswith("model.layers.") else ""
+    layer = name.split(".")[2] if name.startswith(("model.layers.", "backbone.layers.")) else ""
     short = name.split(".", 3)[-1]
-    if short.endswith("mlp.experts.gate_up_proj"):
+    if config.model_type == "llama4_text" and short == "feed_forward.experts.gate_up_proj":  # transposed
+        return [(f"blk.{layer}.ffn_{part}_exps.weight", half.swapaxes(1, 2)) for part, half in zip(("gate", "up"), np.split(w, 2, axis=2))]
+    if short.endswith(("mlp.experts.gate_up_proj", "feed_forward.experts.gate_up_proj")):
         halves = (w[:, :, 0::2], w[:, :, 1::2]) if config.model_type == "gpt_oss" else np.split(w, 2, axis=1)
         halves = [h.swapaxes(1, 2) for h in halves] if config.model_type == "gpt_oss" else halves
         return [(f"blk.{layer}.ffn_{part}_exps.weight", half) for part, half in zip(("gate", "up"), halves)]
@@ -409,12 +462,14 @@ def pieces(config, names, name, w):
         return [(f"blk.{layer}.attn_k_b.weight", k.swapaxes(1, 2)), (f"blk.{layer}.attn_v_b.weight", v)]
     if short.startswith("linear_attn."):
         return delta_pieces(config, layer, short, w)
-    if short == "feed_forward.experts.gate_up_proj":  # transposed
-        return [(f"blk.{layer}.ffn_{part}_exps.weight", half.swapaxes(1, 2)) for part, half in zip(("gate", "up"), np.split(w, 2, axis=2))]
+    if short.startswith("mixer."):
+        return mamba2_pieces(config, layer, short.removeprefix("mixer."), w)
+    if short == "conv.conv.weight":
+        return [(f"blk.{layer}.shortconv.conv.weight", w.reshape(w.shape[0], w.shape[2]))]
     if config.model_type == "laguna" and short == "post_attention_layernorm.weight":
         return [(f"blk.{layer}.ffn_norm.weight", w)]
     if short in OWN_NAMES:
-        down = (config.model_type == "gpt_oss" and short == "mlp.experts.down_proj") or short == "feed_forward.experts.down_proj"
+        down = (config.model_type, short) in (("gpt_oss", "mlp.experts.down_proj"), ("llama4_text", "feed_forward.experts.down_proj"))
         return [(f"blk.{layer}.{OWN_NAMES[short]}", w.swapaxes(1, 2) if down else w)]
     kind = name.split(".")[-2]
     if kind in ("q_proj", "k_proj") and DIALECTS[config.model_type].permuted:

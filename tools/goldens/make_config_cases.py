@@ -60,7 +60,8 @@ def cases(config):
 class Reference:
     def __init__(self, folder, tokens):
         self.tokens = torch.tensor([tokens])
-        self.config = json.loads((folder / "config.json").read_text())
+        # transformers writes infinity as {"__float__": "Infinity"}
+        self.config = json.loads((folder / "config.json").read_text(), object_hook=lambda o: float(o["__float__"]) if "__float__" in o else o)
         self.weights = class_of(AutoConfig.from_pretrained(folder)).from_pretrained(folder, dtype=torch.float32).state_dict()
 
     def logits(self, config):

@@ -29,19 +29,20 @@ import numpy as np
 import torch
 import transformers
 from gguf import GGMLQuantizationType as QT
-from dialects import DIALECTS, pieces, rope_of, rot_dim
+from dialects import DIALECTS, ffn_width, kv_heads, pieces, rope_of, rot_dim
 from makers import make_all, write_sidecar
 from more_models import class_of
 from tiny_tokenizer import hf_tokenizer, token_list
 import safetensors.torch
 from transformers import (ApertusConfig, ArceeConfig, Cohere2Config, Cohere2MoeConfig, Ernie4_5Config, Ernie4_5_MoeConfig, Glm4Config, HunYuanDenseV1Config,
                           LagunaConfig, Llama4TextConfig, Ministral3Config, Mistral4Config, MuseGlimmerTextConfig, Qwen2_5_VLTextConfig, Qwen3VLMoeTextConfig, Qwen3VLTextConfig, PhimoeConfig, SolarOpenConfig, Starcoder2Config, DeepseekV2Config, DeepseekV3Config, Exaone4Config, Gemma2Config, Gemma3TextConfig, Gemma4TextConfig, Gemma4UnifiedTextConfig, GemmaConfig, Glm4MoeConfig,
-                          Glm4MoeLiteConfig, GptOssConfig, GraniteConfig, GraniteMoeConfig, LlamaConfig, MiniMaxM2Config, MistralConfig,
+                          Glm4MoeLiteConfig, GptOssConfig, GraniteConfig, GraniteMoeConfig, Lfm2Config, Lfm2MoeConfig, LlamaConfig, Mamba2Config, MiniMaxM2Config, MistralConfig,
                           MixtralConfig, Olmo2Config, Olmo3Config, OlmoeConfig, Phi3Config, Qwen2Config, Qwen2MoeConfig, Qwen3Config,
                           Qwen3_5MoeTextConfig, Qwen3_5TextConfig, Qwen3MoeConfig, Qwen3NextConfig, SeedOssConfig, SmolLM3Config)
 
 N_GREEDY = 64
 N_CANDIDATES = 96  # prompts tried at once; the prompt with the clearest greedy choices is used
+SCORE_BIASES = ("e_score_correction_bias", "expert_bias")
 MIN_MARGIN = 1e-3  # every greedy step must win by more than this
 
 
@@ -62,6 +63,7 @@ class Spec:
     eps: float = 1e-5
     tied: bool = False
     extra: dict = field(default_factory=dict)
+    seed: int = 0  # 0: by the place in the list
     hf: str = ""  # "new", "old", "sharded" or "packed": also write a Hugging Face directory
     context: int = 256  # max_position_embeddings, if the rope does not state a context
     n_ctx: int = 0  # the context to run the model with, if the result depends on it
@@ -98,6 +100,7 @@ DELTA = dict(full_attention_interval=2, linear_num_key_heads=2, linear_num_value
 DELTA_MOE = DELTA | dict(num_experts=6, num_experts_per_tok=2, moe_intermediate_size=24, shared_expert_intermediate_size=40)
 OLMO3 = {"full_attention": YARN | dict(rope_theta=5e5), "sliding_attention": dict(rope_type="default", rope_theta=5e5)}
 LLLGG = dict(sliding_window=13, sliding_window_pattern="LLLG", layer_types=["sliding_attention"] * 3 + ["full_attention"] * 2)
+LFM2 = dict(norm_eps=1e-5, layer_types=["conv", "full_attention", "conv"])
 K_TYPES = {"token_embd*": "Q6_K", "*.0.attn_q*": "Q4_K", "*.0.attn_k*": "Q5_K", "*.0.attn_v*": "Q6_K",
            "*.0.ffn_gate*": "Q2_K", "*.0.ffn_up*": "Q4_K", "*.0.ffn_down*": "Q5_0", "*.1.attn_q*": "Q3_K",
            "*.1.attn_k*": "IQ4_XS", "*.1.attn_v*": "Q4_K", "*.1.ffn_gate*": "Q5_K", "*.1.ffn_up*": "Q3_K",
@@ -244,6 +247,12 @@ SPECS = [
          eps=1e-6, hf="new"),
     Spec("qwen3_vl_moe", Qwen3VLMoeTextConfig, 32, 260, F16, dict(rope_theta=1e6, mrope_section=[3, 2, 1]), dim=32, n_heads=4, n_kv_heads=2, head_dim=12, ffn=40, n_layers=2,
          eps=1e-6, hf="new", extra=dict(num_experts=5, num_experts_per_tok=2, moe_intermediate_size=24)),
+    Spec("lfm2", Lfm2Config, 25, 259, F16, dict(rope_theta=1e6), dim=16, n_heads=2, n_kv_heads=1, ffn=36, n_layers=3, tied=True, seed=1049, hf="new",
+         extra=LFM2 | dict(block_multiple_of=7, block_ffn_dim_multiplier=1.2)),
+    Spec("lfm2_moe", Lfm2MoeConfig, 23, 259, F16, dict(rope_theta=1e6), dim=16, n_heads=2, n_kv_heads=1, ffn=24, n_layers=3, tied=True, seed=1050, hf="new",
+         extra=LFM2 | dict(num_experts=3, num_experts_per_tok=2, moe_intermediate_size=8, num_dense_layers=1, conv_L_cache=4)),
+    Spec("mamba2", Mamba2Config, 23, 259, F16, dim=16, n_heads=1, n_kv_heads=1, head_dim=8, ffn=0, n_layers=2, gain=1.4, seed=1051, hf="new",
+         extra=dict(layer_norm_epsilon=1e-5, num_heads=4, n_groups=2, state_size=6, conv_kernel=4, chunk_size=8)),
 ]
 
 # The gguf package decodes these formats but does not encode them, so their blocks are random bits with float16 scales.
@@ -256,16 +265,23 @@ def other_eps(spec):
     return {"layer_norm_eps", "norm_epsilon"} & set(spec.extra)
 
 
+def has_key(spec, key):
+    if key == "rope_parameters":  # not every config with a rope declares them
+        return DIALECTS[spec.config.model_type].has_attention
+    return key in spec.config.__dataclass_fields__
+
+
 def make_model(spec):
     rope = {"rope_type": "default", "rope_theta": 10000.0, **spec.rope}
     head_dim = spec.head_dim or spec.dim // spec.n_heads
     context = int(rope["factor"] * rope.get("original_max_position_embeddings", 128)) if "factor" in rope else spec.context
     if "full_attention" in spec.rope:
         rope = spec.rope
+    shared = dict(num_attention_heads=spec.n_heads, num_key_value_heads=spec.n_kv_heads, max_position_embeddings=context,
+                  rope_parameters=rope, **({} if other_eps(spec) else {"rms_norm_eps": spec.eps}))
     config = spec.config(
         vocab_size=spec.vocab, hidden_size=spec.dim, **({"intermediate_size": spec.ffn} if spec.ffn else {}), num_hidden_layers=spec.n_layers,
-        num_attention_heads=spec.n_heads, num_key_value_heads=spec.n_kv_heads, head_dim=head_dim,
-        max_position_embeddings=context, **({} if other_eps(spec) else {"rms_norm_eps": spec.eps}), tie_word_embeddings=spec.tied, rope_parameters=rope,
+        **{key: value for key, value in shared.items() if has_key(spec, key)}, head_dim=head_dim, tie_word_embeddings=spec.tied,
         bos_token_id=spec.vocab - 2, eos_token_id=spec.vocab - 1, pad_token_id=None, attn_implementation="eager", **spec.extra)
     model = class_of(config)._from_config(config, dtype=torch.float32).eval()
     if spec.head_dim == 0 and config.model_type.startswith("qwen3"):
@@ -277,7 +293,7 @@ def weight_stats(name, shape, spec, plus_one):
     """(mean, std): norms and biases away from 1 and 0, attention far from uniform, logits with a std of 1 to 3."""
     if name.endswith("A_log"):
         return -1.5, 1.0  # most elements of a state last for some tokens, some for many
-    if name.endswith("norm.weight"):
+    if name.endswith(("norm.weight", "norm_f.weight")):
         mean = spec.push if ".post_" in name else 1.0
         return (mean - 1.0 if plus_one else mean), 0.3
     if name.endswith(("router.scale", "per_expert_scale", "layer_scalar")):
@@ -313,7 +329,7 @@ def random_blocks(rng, shape, fmt, std):
 
 def format_of(name, w, spec):
     # Routers and convolutions have a type of their own, whatever the file's type is.
-    if w.ndim == 1 or not name.endswith(".weight") or "ffn_gate_inp" in name or "ssm_conv1d" in name:
+    if w.ndim == 1 or not name.endswith(".weight") or any(part in name for part in ("ffn_gate_inp", "ssm_conv1d", "ssm_norm", "shortconv.conv")):
         return "F32"
     return next(f for pattern, f in spec.types.items() if fnmatch.fnmatch(name, pattern))
 
@@ -348,7 +364,8 @@ def fill_weights(model, spec, rng):
     tensors = []
     draw_activations(model, rng)
     for name, param in [*model.named_parameters(), *other_weights(model)]:
-        name = name.replace("e_score_correction_bias", "e_score_correction.bias")
+        if name.endswith(SCORE_BIASES):
+            name = name.removesuffix("_bias") + ".bias"
         if ".act_fn." in name:
             continue
         plus_one = dialect.plus_one and name.endswith("norm.weight") and "linear_attn" not in name and not (
@@ -366,7 +383,8 @@ def fill_weights(model, spec, rng):
             data, fmt = encoded(rng, view, gguf_name, spec, mean, std, kept)
             n = view.shape[0] if stacked and view.ndim == 3 else 0
             data = data.reshape(n, -1, data.shape[-1]) if n else data.reshape(view.shape) if stacked else data
-            data = data.reshape(-1) if w.ndim == 1 else data
+            if w.ndim == 1:
+                data = data.reshape(view.shape if ".mixer." in name else -1)
             if parts and parts[-1][0] == gguf_name:  # rows of one tensor
                 data = np.concatenate([parts.pop()[1], data])
             parts.append((gguf_name, data, fmt))
@@ -394,7 +412,7 @@ def draw_activations(model, rng):
 def other_weights(model):
     """Weights that are not parameters of the module: corrections of the routers' scores, factors of layers."""
     return [(n, b) for n, b in model.named_buffers()
-            if n.endswith(("e_score_correction_bias", "layer_scalar"))]
+            if n.endswith((*SCORE_BIASES, "layer_scalar"))]
 
 
 def head_norms(config):
@@ -407,6 +425,8 @@ def head_norms(config):
 
 
 def rope_tensors(spec, config):
+    if not DIALECTS[config.model_type].has_attention:
+        return []
     rope = rope_of(config)
     if rope["rope_type"] == "llama3":
         return [("rope_freqs.weight", llama3_factors(config), QT.F32)]
@@ -449,17 +469,22 @@ def add_tokenizer(writer, vocab):
 
 def add_config(writer, spec, config):
     """The keys that llama.cpp's converters write: only for llama do they include vocab size and rope dimensions."""
-    writer.add_context_length(config.max_position_embeddings)
+    writer.add_context_length(getattr(config, "max_position_embeddings", 2**20))
     writer.add_embedding_length(config.hidden_size)
     writer.add_block_count(config.num_hidden_layers)
+    if not DIALECTS[config.model_type].has_attention:
+        writer.add_feed_forward_length(0)
+        writer.add_head_count(0)
+        writer.add_layer_norm_rms_eps(spec.eps)
+        return DIALECTS[config.model_type].keys(writer, config)
     if spec.ffn:
-        writer.add_feed_forward_length(config.intermediate_size)
+        writer.add_feed_forward_length(ffn_width(config))
     writer.add_head_count(config.num_attention_heads)
-    writer.add_head_count_kv(1 if hasattr(config, "kv_lora_rank") else spec.n_kv_heads)  # latents: one head
+    writer.add_head_count_kv(kv_heads(config, spec.n_kv_heads))
     if other_eps(spec) or config.model_type == "phimoe":
         writer.add_layer_norm_eps(spec.eps)
     else:
-        writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+        writer.add_layer_norm_rms_eps(spec.eps)
     rope = rope_of(config)
     if config.model_type not in ("gemma", "gemma2"):
         writer.add_rope_freq_base(rope["rope_theta"])
@@ -505,9 +530,10 @@ def write_gguf(path, spec, config, tensors, more_keys={}):
 def greedy_with_margin(model, prompts):
     """prompts [n, n_tokens] -> greedy continuations [n, N_GREEDY] and the smallest lead of first over second [n]."""
     ids, tokens, margins, cache = prompts, [], [], None
+    name = "cache" if model._is_stateful else "past_key_values"  # models of states only know the newer name
     for _ in range(N_GREEDY):
-        out = model(ids, past_key_values=cache, use_cache=True)
-        cache, top = out.past_key_values, out.logits[:, -1].topk(2)
+        out = model(ids, **{name: cache}, use_cache=True)
+        cache, top = getattr(out, name), out.logits[:, -1].topk(2)
         ids = top.indices[:, :1]
         tokens.append(ids)
         margins.append(top.values[:, 0] - top.values[:, 1])
@@ -570,7 +596,7 @@ def write_hf(folder, spec, model, tokens, logits):
         file.unlink()
     dtype = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}[spec.types["*"]]
     routers = (".gate.weight", ".router.weight", ".router.proj.weight", "shared_expert_gate.weight")
-    state = {k: v.to(dtype) if v.dim() > 1 and not k.endswith(("bias", "conv1d.weight", *routers)) else v for k, v in model.state_dict().items()
+    state = {k: v.to(dtype) if v.dim() > 1 and not k.endswith(("bias", "conv1d.weight", "conv.conv.weight", *routers)) else v for k, v in model.state_dict().items()
              if not (spec.tied and k == "lm_head.weight")}
     model.config.dtype = dtype
     model.generation_config = getattr(model, "generation_config", None) or transformers.GenerationConfig()

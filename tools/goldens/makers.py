@@ -27,4 +27,4 @@ def make_all(description, specs, make_golden, first_seed, folder):
     warnings.filterwarnings("ignore")
     for i, spec in enumerate(specs):
         if not args.names or spec.name in args.names:
-            make_golden(spec, first_seed + i, args.out)
+            make_golden(spec, getattr(spec, "seed", 0) or first_seed + i, args.out)

@@ -28,7 +28,7 @@ void run_block(const DeltaBlock& b, Backend& backend) {
   backend.matmul(gates, norm_out, b.gate);
   backend.matmul(beta, norm_out, b.w_beta);
   backend.matmul(alpha, norm_out, b.w_alpha);
-  backend.short_conv(channels, b.conv, *b.states, b.first_state);
+  backend.short_conv({.x = channels, .weight = b.conv, .states = b.states, .buffer = b.first_state});
   backend.delta_rule({.y = read,
                       .qkv = channels,
                       .beta = beta,

@@ -72,8 +72,9 @@ class CpuBackend final : public Backend {
   void scale_groups(Tensor x, Tensor factors, bool softplus) override;
   void xielu(Tensor x, const Xielu& args) override;
   void gate(Tensor x, Tensor gate) override;
-  void short_conv(Tensor x, Tensor weight, StateCache& states, int buffer) override;
+  void short_conv(const ShortConvArgs& args) override;
   void delta_rule(const DeltaRuleArgs& args) override;
+  void ssm_scan(const SsmScanArgs& args) override;
 
   void qkv(const QkvArgs& args) override;
   void gate_up(const GateUpArgs& args) override;

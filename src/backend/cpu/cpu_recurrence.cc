@@ -12,6 +12,10 @@ using cpu::CpuStates;
 using cpu::kConvChannels;
 using cpu::kStateCols;
 
+namespace {
+float softplus(float x) { return x > 20 ? x : std::log1p(std::exp(x)); }
+}  // namespace
+
 size_t CpuBackend::state_bytes(const StateShape& shape) const { return CpuStates::bytes_of(shape); }
 
 std::unique_ptr<StateCache> CpuBackend::make_states(const StateShape& shape) {
@@ -21,17 +25,25 @@ std::unique_ptr<StateCache> CpuBackend::make_states(const StateShape& shape) {
   return states;
 }
 
-void CpuBackend::short_conv(Tensor x, Tensor weight, StateCache& cache, int buffer) {
-  const auto& states = static_cast<const CpuStates&>(cache);
+void CpuBackend::short_conv(const ShortConvArgs& a) {
+  const auto& states = static_cast<const CpuStates&>(*a.states);
+  const Tensor &x = a.x, &weight = a.weight;
+  const int buffer = a.buffer;
   const int64_t n_channels = x.cols;
   CHECK(weight.cols >= 2 && weight.cols <= cpu::kMaxConvWidth && weight.rows == n_channels);
   CHECK_EQ(states.buffer(buffer).size(), (weight.cols - 1) * n_channels);
   const int64_t n_parts = (n_channels + kConvChannels - 1) / kConvChannels;
   for_rows(batch().n_seqs() * n_parts, 8 * x.rows * x.cols, [&](int64_t i, int) {
     const int seq = static_cast<int>(i / n_parts), in = batch().state_in[seq];
-    const int64_t first = i % n_parts * kConvChannels;
-    recurrence_.short_conv({.x = x.f32(batch().q_start[seq]) + first,
+    const int64_t first = i % n_parts * kConvChannels, t = batch().q_start[seq];
+    recurrence_.short_conv({.x = x.f32(t) + first,
                             .x_stride = x.stride,
+                            .in_gate = a.in_gate ? a.in_gate.f32(t) + first : nullptr,
+                            .out_gate = a.out_gate ? a.out_gate.f32(t) + first : nullptr,
+                            .in_stride = a.in_gate.stride,
+                            .out_stride = a.out_gate.stride,
+                            .bias = a.bias ? a.bias.f32() + first : nullptr,
+                            .silu = a.silu,
                             .weight = weight.f32(first),
                             .width = static_cast<int>(weight.cols),
                             .before = in < 0 ? nullptr : states.data(in, buffer) + first,
@@ -57,8 +69,7 @@ void CpuBackend::prepare_delta(const DeltaRuleArgs& a) {
       recurrence_.unit_length(a.qkv.f32(t) + int64_t{h} * key_dim, key_dim, h < a.n_key_heads ? q_scale : 1.0f);
     float *alpha = a.alpha.f32(t), *beta = a.beta.f32(t);
     for (int h = 0; h < n_heads; ++h) {
-      const float step = alpha[h] + a.dt.f32()[h], positive = step > 20 ? step : std::log1p(std::exp(step));
-      alpha[h] = std::exp(a.decay.f32()[h] * positive);
+      alpha[h] = std::exp(a.decay.f32()[h] * softplus(alpha[h] + a.dt.f32()[h]));
       beta[h] = 1.0f / (1.0f + std::exp(-beta[h]));
     }
   });
@@ -92,6 +103,46 @@ void CpuBackend::delta_rule(const DeltaRuleArgs& a) {
                             .n_tokens = batch().q_len(seq),
                             .key_dim = static_cast<int>(key_dim),
                             .n_cols = static_cast<int>(std::min<int64_t>(kStateCols, value_dim - strip * kStateCols))});
+  });
+}
+
+void CpuBackend::ssm_scan(const SsmScanArgs& a) {
+  const auto& states = static_cast<const CpuStates&>(*a.states);
+  const StateBuffer& s = states.buffer(a.buffer);
+  CHECK(s.by_column);
+  const int64_t n_heads = s.count, state_dim = s.rows, head_dim = s.cols, n_strips = CpuStates::n_strips(s),
+                per_seq = n_heads * n_strips;
+  CHECK_EQ(a.x.cols, n_heads * head_dim);
+  CHECK_EQ(a.b.cols, a.n_groups * state_dim);
+  for_rows(a.y.rows, 64 * a.y.rows * n_heads, [&](int64_t t, int) {
+    float *step = a.dt.f32(t), *keep = a.keep.f32(t);
+    for (int64_t h = 0; h < n_heads; ++h) {
+      step[h] = std::clamp(softplus(step[h] + a.dt_bias.f32()[h]), a.min_step, a.max_step);
+      keep[h] = std::exp(a.decay.f32()[h] * step[h]);
+    }
+  });
+  for_rows(batch().n_seqs() * per_seq, 4 * a.y.rows * a.y.cols * state_dim, [&](int64_t i, int) {
+    const int seq = static_cast<int>(i / per_seq), in = batch().state_in[seq];
+    const int64_t h = i % per_seq / n_strips, strip = i % n_strips, t = batch().q_start[seq],
+                  column = h * head_dim + strip * kStateCols, row = h / (n_heads / a.n_groups) * state_dim;
+    recurrence_.ssm_scan({.x = a.x.f32(t) + column,
+                          .b = a.b.f32(t) + row,
+                          .c = a.c.f32(t) + row,
+                          .x_stride = a.x.stride,
+                          .b_stride = a.b.stride,
+                          .c_stride = a.c.stride,
+                          .keep = a.keep.f32(t) + h,
+                          .step = a.dt.f32(t) + h,
+                          .keep_stride = a.keep.stride,
+                          .step_stride = a.dt.stride,
+                          .skip = a.skip.f32()[h],
+                          .before = in < 0 ? nullptr : states.strip(in, a.buffer, h, strip),
+                          .after = states.strip(batch().state_out[seq], a.buffer, h, strip),
+                          .y = a.y.f32(t) + column,
+                          .y_stride = a.y.stride,
+                          .n_tokens = batch().q_len(seq),
+                          .state_dim = static_cast<int>(state_dim),
+                          .n_cols = static_cast<int>(std::min<int64_t>(kStateCols, head_dim - strip * kStateCols))});
   });
 }
 

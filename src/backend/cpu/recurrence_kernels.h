@@ -11,10 +11,14 @@ constexpr int kStateCols = 32;      // columns in a strip of a head's matrix: wi
 constexpr int kConvChannels = 64;   // channels in a part of a convolution
 constexpr int kMaxConvWidth = 16;
 
-// Some channels of a sequence: x = silu(convolution), in place.
+// Some channels of a sequence, in place (ShortConvArgs).
 struct ConvJob {
   float* x;                    // at the first token
   int64_t x_stride;
+  const float *in_gate, *out_gate;  // as x; null: none
+  int64_t in_stride, out_stride;
+  const float* bias;           // [n_channels]; null: none
+  bool silu;
   const float* weight;         // [n_channels, width]
   int width;
   const float* before;         // [width - 1] inputs, oldest first; null: none
@@ -39,11 +43,28 @@ struct DeltaJob {
   int n_cols;                  // at most kStateCols
 };
 
+// Some columns of a head's matrix in a state-space model, through all tokens of a sequence.
+struct ScanJob {
+  const float *x, *b, *c;      // at the first token; y may be x
+  int64_t x_stride, b_stride, c_stride;
+  const float *keep, *step;    // at the first token: factor of the old matrix, factor of x
+  int64_t keep_stride, step_stride;
+  float skip;
+  const float* before;         // [state_dim, kStateCols]; null: zeros
+  float* after;                // may be `before`
+  float* y;
+  int64_t y_stride;
+  int n_tokens;
+  int state_dim;
+  int n_cols;                  // at most kStateCols
+};
+
 struct RecurrenceKernels {
   void (*unit_length)(float* x, int64_t n, float factor);  // scales x to length `factor`
   void (*gate)(float* x, const float* gate, int64_t n);    // x *= sigmoid(gate)
   void (*short_conv)(const ConvJob& job);
   void (*delta_rule)(const DeltaJob& job);
+  void (*ssm_scan)(const ScanJob& job);
 };
 
 }  // namespace ingot::cpu

@@ -115,8 +115,9 @@ class CudaBackend final : public Backend, public RecordedSteps {
   void scale_groups(Tensor x, Tensor factors, bool softplus) override;
   void xielu(Tensor x, const Xielu& args) override;
   void gate(Tensor x, Tensor gate) override;
-  void short_conv(Tensor x, Tensor weight, StateCache& states, int buffer) override;
+  void short_conv(const ShortConvArgs& args) override;
   void delta_rule(const DeltaRuleArgs& args) override;
+  void ssm_scan(const SsmScanArgs& args) override;
 
  private:
   cuda::ScratchSizes scratch_for(const StepLimits& limits) const;

@@ -145,11 +145,11 @@ void CudaBackend::xielu(Tensor x, const Xielu& args) {
 
 void CudaBackend::gate(Tensor x, Tensor gate) { recurrence_.gate(x, gate); }
 
-void CudaBackend::short_conv(Tensor x, Tensor weight, StateCache& states, int buffer) {
-  recurrence_.short_conv(x, weight, states, buffer);
-}
+void CudaBackend::short_conv(const ShortConvArgs& args) { recurrence_.short_conv(args); }
 
 void CudaBackend::delta_rule(const DeltaRuleArgs& args) { recurrence_.delta_rule(args); }
+
+void CudaBackend::ssm_scan(const SsmScanArgs& args) { recurrence_.ssm_scan(args); }
 
 void CudaBackend::connect(std::shared_ptr<Communicator> ranks) {
   rank_ops_.connect(ranks);

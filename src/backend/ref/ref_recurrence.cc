@@ -45,6 +45,20 @@ std::vector<double> unit_vector(const float* x, int n, double scale) {
   return unit;
 }
 
+// One token of one head of a state-space model: updates its matrix S and returns c S + skip x in y.
+void scan_step(float* s, float* y, const float* x, const float* b, const float* c, double keep, double step,
+               double skip, int state_dim, int head_dim) {
+  for (int j = 0; j < head_dim; ++j) {
+    double out = skip * x[j];
+    for (int i = 0; i < state_dim; ++i) {
+      float& element = s[i * head_dim + j];
+      element = static_cast<float>(keep * element + b[i] * step * x[j]);
+      out += double{c[i]} * element;
+    }
+    y[j] = static_cast<float>(out);
+  }
+}
+
 // One token of one head: updates its matrix S and writes y = q S.
 void delta_step(float* s, float* y, const float* v, const std::vector<double>& q, const std::vector<double>& k,
                 double keep, double beta, int value_dim) {
@@ -65,11 +79,13 @@ void delta_step(float* s, float* y, const float* v, const std::vector<double>& q
 
 std::unique_ptr<StateCache> Backend::make_states(const StateShape& shape) { return std::make_unique<RefStates>(shape); }
 
-void Backend::short_conv(Tensor x, Tensor weight, StateCache& cache, int buffer) {
+void Backend::short_conv(const ShortConvArgs& args) {
   HostRows host(*this);
-  x = host.inout(x), weight = host.in(weight);
+  const Tensor x = host.inout(args.x), weight = host.in(args.weight), bias = host.in(args.bias),
+               in_gate = host.in(args.in_gate), out_gate = host.in(args.out_gate);
   const Batch& batch = batch_;
-  auto& states = static_cast<RefStates&>(cache);
+  auto& states = static_cast<RefStates&>(*args.states);
+  const int buffer = args.buffer;
   const int n_channels = static_cast<int>(x.cols), width = static_cast<int>(weight.cols), kept = width - 1;
   const auto n_kept = static_cast<size_t>(kept) * static_cast<size_t>(n_channels);
   CHECK_EQ(weight.rows, x.cols);
@@ -79,13 +95,16 @@ void Backend::short_conv(Tensor x, Tensor weight, StateCache& cache, int buffer)
     std::vector<float> inputs(static_cast<size_t>(kept + n) * n_channels);  // with the inputs of earlier steps
     if (batch.state_in[seq] >= 0) std::copy_n(states.matrix(batch.state_in[seq], buffer), n_kept, inputs.data());
     for (int t = 0; t < n; ++t)
-      std::copy_n(x.f32(begin + t), n_channels, &inputs[static_cast<size_t>(kept + t) * n_channels]);
+      for (int c = 0; c < n_channels; ++c)
+        inputs[static_cast<size_t>(kept + t) * n_channels + c] =
+            x.f32(begin + t)[c] * (in_gate ? in_gate.f32(begin + t)[c] : 1.0f);
     for (int t = 0; t < n; ++t)
       for (int c = 0; c < n_channels; ++c) {
-        double sum = 0;
+        double sum = bias ? bias.f32()[c] : 0;
         for (int i = 0; i < width; ++i)
           sum += double{weight.f32(c)[i]} * inputs[static_cast<size_t>(t + i) * n_channels + c];
-        x.f32(begin + t)[c] = static_cast<float>(sum * sigmoid(sum));
+        if (args.silu) sum *= sigmoid(sum);
+        x.f32(begin + t)[c] = static_cast<float>(out_gate ? sum * out_gate.f32(begin + t)[c] : sum);
       }
     std::copy_n(&inputs[static_cast<size_t>(n) * n_channels], n_kept, states.matrix(batch.state_out[seq], buffer));
   }
@@ -116,6 +135,37 @@ void Backend::delta_rule(const DeltaRuleArgs& args) {
         const double keep = std::exp(a.decay.f32()[h] * softplus(double{a.alpha.f32(t)[h]} + a.dt.f32()[h]));
         delta_step(matrix.data(), a.y.f32(t) + int64_t{h} * value_dim, row + 2 * keys + int64_t{h} * value_dim, q, k,
                    keep, sigmoid(a.beta.f32(t)[h]), value_dim);
+      }
+      std::copy(matrix.begin(), matrix.end(), states.matrix(batch.state_out[seq], a.buffer, h));
+    }
+}
+
+void Backend::ssm_scan(const SsmScanArgs& args) {
+  HostRows host(*this);
+  SsmScanArgs a = args;
+  const bool in_place = a.y.data == a.x.data;
+  a.y = in_place ? host.inout(a.y) : host.out(a.y);
+  a.x = in_place ? a.y : host.in(a.x);
+  for (Tensor* t : {&a.b, &a.c, &a.dt, &a.decay, &a.dt_bias, &a.skip}) *t = host.in(*t);
+  const Batch& batch = batch_;
+  auto& states = static_cast<RefStates&>(*a.states);
+  const StateBuffer& s = states.buffer(a.buffer);
+  const int n_heads = static_cast<int>(s.count), state_dim = static_cast<int>(s.rows),
+            head_dim = static_cast<int>(s.cols);
+  CHECK_EQ(a.x.cols, int64_t{n_heads} * head_dim);
+  CHECK_EQ(a.b.cols, int64_t{a.n_groups} * state_dim);
+  for (int seq = 0; seq < batch.n_seqs(); ++seq)
+    for (int h = 0; h < n_heads; ++h) {
+      const int64_t group = h / (n_heads / a.n_groups), column = int64_t{h} * head_dim;
+      std::vector<float> matrix(static_cast<size_t>(s.rows * s.cols));
+      if (batch.state_in[seq] >= 0)
+        std::copy_n(states.matrix(batch.state_in[seq], a.buffer, h), matrix.size(), matrix.data());
+      for (int t = batch.q_start[seq]; t < batch.q_start[seq + 1]; ++t) {
+        const double step = std::clamp(softplus(double{a.dt.f32(t)[h]} + a.dt_bias.f32()[h]), double{a.min_step},
+                                       double{a.max_step});
+        scan_step(matrix.data(), a.y.f32(t) + column, a.x.f32(t) + column, a.b.f32(t) + group * state_dim,
+                  a.c.f32(t) + group * state_dim, std::exp(a.decay.f32()[h] * step), step, a.skip.f32()[h], state_dim,
+                  head_dim);
       }
       std::copy(matrix.begin(), matrix.end(), states.matrix(batch.state_out[seq], a.buffer, h));
     }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <limits>
 
 namespace ingot {
 namespace {
@@ -46,6 +47,10 @@ constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
     {"sliding_window_pattern", "global_attn_every_n_layers"},
 };
 
+// Names that count more than the usual names, if a file has both.
+constexpr std::pair<std::string_view, std::string_view> kFirstNames[] = {{"intermediate_size", "block_ff_dim"},
+                                                                         {"tie_word_embeddings", "tie_embedding"}};
+
 // Variants that would change the results and are not implemented.
 constexpr const char* kRefusedFlags[] = {"is_decoder", "add_cross_attention", "prenorm", "use_rms_norm",
                                          "rotary_emb_interleaved"};
@@ -61,7 +66,10 @@ struct Keys {
     return !defaults || defaults->has(key) || std::ranges::count(kOfAllFamilies, key) > 0;
   }
   std::optional<Json> find(std::string_view key) const {
-    std::vector<std::string_view> names = {key};
+    std::vector<std::string_view> names;
+    for (const auto& [usual, first] : kFirstNames)
+      if (usual == key) names.push_back(first);
+    names.push_back(key);
     for (const auto& [usual, other] : kOtherNames)
       if (usual == key) names.push_back(other);
     std::erase_if(names, [&](std::string_view name) { return !counts(name); });
@@ -88,6 +96,14 @@ float positive(const Json& value) {
   if (!(number > 0) || !std::isfinite(number))
     throw value.error("{} is out of range: expected a positive number", value.number());
   return number;
+}
+
+// Newer files of transformers write infinity as an object.
+float number_or_infinity(const Json& value) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  if (value.is_object() && value.at("__float__").string() == "Infinity") return kInfinity;
+  const double number = value.number();
+  return number > std::numeric_limits<float>::max() ? kInfinity : static_cast<float>(number);
 }
 
 template <class Object>
@@ -256,6 +272,7 @@ constexpr IntKey kBlockKeys[] = {
     {"n_shared_experts", &HfConfig::n_shared_experts, 0, kMaxExperts},
     {"decoder_sparse_step", &HfConfig::decoder_sparse_step, 0, kMaxLayers},
     {"first_k_dense_replace", &HfConfig::first_k_dense, 0, kMaxLayers},
+    {"num_dense_layers", &HfConfig::first_k_dense, 0, kMaxLayers},
     {"n_group", &HfConfig::n_groups, 1, kMaxExperts},
     {"topk_group", &HfConfig::n_groups_used, 1, kMaxExperts},
     {"full_attention_interval", &HfConfig::full_attention_interval, 1, kMaxLayers},
@@ -360,6 +377,25 @@ int HfConfig::integer_or(const char* key, int fallback, int64_t low, int64_t hig
 }
 bool HfConfig::flag_or(const char* key, bool fallback) const {
   return keys ? find_flag(keys->text, key).value_or(fallback) : fallback;
+}
+float HfConfig::factor_or(const char* key, float fallback) const {
+  return keys ? find_positive(keys->text, key).value_or(fallback) : fallback;
+}
+std::optional<std::pair<float, float>> HfConfig::limits(const char* key) const {
+  const auto value = keys ? keys->text.find(key) : std::nullopt;
+  if (!value) return std::nullopt;
+  const std::vector<Json> ends = value->elements();
+  if (ends.size() != 2) throw value->error("{} numbers: expected 2", ends.size());
+  const float low = static_cast<float>(ends[0].number()), high = number_or_infinity(ends[1]);
+  if (!(low >= 0 && low <= high)) throw value->error("{} to {} are no limits: expected 0 <= low <= high", low, high);
+  return std::pair(low, high);
+}
+std::optional<std::vector<int>> HfConfig::integers(const char* key, int64_t low, int64_t high) const {
+  const auto list = keys ? keys->text.find(key) : std::nullopt;
+  if (!list) return std::nullopt;
+  std::vector<int> values;
+  for (const Json& value : list->elements()) values.push_back(static_cast<int>(value.integer(low, high)));
+  return values;
 }
 
 float HfConfig::positive_or(const char* key, float fallback) const {

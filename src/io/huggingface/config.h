@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "io/huggingface/directory.h"
@@ -82,8 +83,12 @@ struct HfConfig {
   int integer_or(const char* key, int fallback, int64_t low, int64_t high) const;
   bool flag_or(const char* key, bool fallback) const;
   float positive_or(const char* key, float fallback) const;  // 0 counts as absent
+  float factor_or(const char* key, float fallback) const;    // 0 is refused
   std::string text_or(const char* key, const char* fallback) const;
   std::vector<float> numbers(const char* key) const;  // of a list; empty: absent
+  // Two numbers, of which the second is at least the first and may be infinite.
+  std::optional<std::pair<float, float>> limits(const char* key) const;
+  std::optional<std::vector<int>> integers(const char* key, int64_t low, int64_t high) const;  // nothing: no such list
   std::shared_ptr<const HfFamilyKeys> keys;  // null: none
 
   std::optional<HfQuantization> quantization;

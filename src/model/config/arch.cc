@@ -15,6 +15,7 @@ namespace {
 #define GRANITE R"("embedding_multiplier": 1.0, "attention_multiplier": 1.0, "residual_multiplier": 1.0, "logits_scaling": 1.0)"
 #define LATENT R"("q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128)"
 #define GEMMA3 "{" GEMMA R"(, "num_attention_heads": 8, "num_key_value_heads": 4, "final_logit_softcapping": null, "rope_theta": 1000000.0, "rope_local_base_freq": null, "sliding_window_pattern": null, "_sliding_window_pattern": null, "use_bidirectional_attention": false, "vocab_size": 262208, "max_position_embeddings": 131072})"
+#define LFM2 R"("num_key_value_heads": 8, "norm_eps": 1e-5, "rope_theta": 1000000.0, "tie_word_embeddings": true, "tie_embedding": null, "conv_bias": false, "conv_L_cache": 3, "layer_types": null)"
 #define GEMMA4 R"("tie_word_embeddings": true, "hidden_activation": "gelu_pytorch_tanh", "head_dim": 256, "num_attention_heads": 8, "num_key_value_heads": 4, "layer_types": null, "final_logit_softcapping": null, "use_bidirectional_attention": null, "global_head_dim": 512, "num_global_key_value_heads": null, "attention_k_eq_v": false, "num_kv_shared_layers": 0, "use_double_wide_mlp": false, "partial_rotary_factor": 1.0, "rope_parameters": {"full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1000000.0}, "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}})"
 #define ENCODER R"("position_embedding_type": "absolute", "is_decoder": false, "add_cross_attention": false)"
 #define BERT ENCODER R"(, "hidden_act": "gelu", "layer_norm_eps": 1e-12, "type_vocab_size": 2)"
@@ -105,6 +106,13 @@ constexpr Arch kArchs[] = {
     {.gguf_name = "gpt-oss", .hf_name = "gpt_oss", .activation = Activation::kClampedSwiglu, .gguf_ffn_norm_is_post = true, .window_period = 2,
      .interleaved_experts = true, .normalizes_experts = true, .yarn_truncates = false,
      .hf_defaults = R"({"num_key_value_heads": 8, "head_dim": 64, "rms_norm_eps": 1e-5, "attention_bias": true, "rope_theta": 150000.0, "sliding_window": 128, "layer_types": null, "num_experts_per_tok": 4, "swiglu_limit": 7.0, "rope_parameters": {"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": false, "original_max_position_embeddings": 4096}})"},
+    {.gguf_name = "lfm2", .hf_name = "lfm2", .final_norm_is_embed = true, .lists_kv_heads = true, .layers = "short_conv/ffn attention/ffn",
+     .hf_defaults = "{" LFM2 R"(, "block_multiple_of": 256, "block_ffn_dim_multiplier": 1.0, "block_auto_adjust_ff_dim": true, "block_ff_dim": null, "full_attn_idxs": null, "intermediate_size": 12288})"},
+    {.gguf_name = "lfm2moe", .hf_name = "lfm2_moe", .scoring = Scoring::kSigmoid, .final_norm_is_embed = true, .lists_kv_heads = true,
+     .layers = "short_conv/ffn attention/ffn", .normalizes_experts = true,
+     .hf_defaults = "{" LFM2 R"(, "intermediate_size": 7168, "moe_intermediate_size": 1792, "num_dense_layers": 2, "num_experts": 32, "num_experts_per_tok": 4, "use_expert_bias": true, "routed_scaling_factor": 1.0, "norm_topk_prob": true})"},
+    {.gguf_name = "mamba2", .hf_name = "mamba2", .layers = "mamba2",
+     .hf_defaults = R"({"num_attention_heads": 1, "num_key_value_heads": 1, "intermediate_size": 1, "max_position_embeddings": 1048576, "layer_norm_epsilon": 1e-5, "num_heads": 128, "head_dim": 64, "n_groups": 8, "state_size": 128, "conv_kernel": 4, "expand": 2, "use_bias": false, "use_conv_bias": true, "time_step_limit": null})"},
     {.gguf_name = "llama", .hf_name = "ministral", .gguf_rope = RopeLayout::kInterleaved,
      .hf_defaults = R"({"num_key_value_heads": 8, "head_dim": null, "sliding_window": 4096, "layer_types": null})"},
     {.gguf_name = "mistral3", .hf_name = "ministral3", .gguf_rope = RopeLayout::kInterleaved,
@@ -190,6 +198,7 @@ constexpr Arch kArchs[] = {
 #undef GEMMA3
 #undef GRANITE
 #undef LATENT
+#undef LFM2
 
 // The rows that files have added, the newest first, then the rows of the table.
 std::vector<const Arch*>& added_rows() {

@@ -30,6 +30,8 @@ struct Arch {
   bool fused = false;                  // q, k, v are one tensor; gate and up are one tensor
   bool gated = true;                   // feed-forward: act(gate) * up; otherwise act(up)
   bool gguf_ffn_norm_is_post = false;  // GGUF files call the norm before the feed-forward post_attention_norm
+  bool final_norm_is_embed = false;    // files call the norm at the end a norm of the embedding
+  bool lists_kv_heads = false;         // GGUF files list the KV heads of each layer: 0 for layers without attention
   // Of every `window_period` layers, all but the last have the window, if the file does not list them; 0: all layers
   // have it.
   int window_period = 0;

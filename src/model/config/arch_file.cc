@@ -26,6 +26,8 @@ constexpr std::pair<const char*, bool Arch::*> kFlags[] = {
     {"fused", &Arch::fused},
     {"gated", &Arch::gated},
     {"gguf_ffn_norm_is_post", &Arch::gguf_ffn_norm_is_post},
+    {"final_norm_is_embed", &Arch::final_norm_is_embed},
+    {"lists_kv_heads", &Arch::lists_kv_heads},
     {"first_is_global", &Arch::first_is_global},
     {"rope_needs_window", &Arch::rope_needs_window},
     {"tiles_value_heads", &Arch::tiles_value_heads},

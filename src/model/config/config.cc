@@ -234,11 +234,13 @@ Config config_from_gguf(const Gguf& file) {
   read_windows(keys, c);
   for (const PartKind* kind : all_kinds())
     if (kind->read_gguf != nullptr && arch_has(*c.arch, *kind)) kind->read_gguf(keys, c);
-  read_feed_forwards(keys, c);
+  const bool has_attention = kv_mixer(*c.arch) != nullptr;
+  if (!has_attention) c.n_heads = c.n_kv_heads = c.head_dim = 1;  // code may divide by them
+  if (arch_has(*c.arch, kFeedForwardPart)) read_feed_forwards(keys, c);
   if (c.arch->norm_by_eps && keys.has("attention.layer_norm_rms_epsilon")) c.norm_kind = NormKind::kRms;
   c.norm_eps = keys.positive(c.norm() == NormKind::kLayer ? "attention.layer_norm_epsilon"
                                                               : "attention.layer_norm_rms_epsilon");
-  if (!c.arch->learned_positions) {
+  if (!c.arch->learned_positions && has_attention) {
     c.rot_dim = keys.integer_or("rope.dimension_count", c.head_dim, 2, c.head_dim);
     if (keys.has("rope.dimension_count_swa"))
       c.local_rot_dim = keys.integer("rope.dimension_count_swa", 2, c.local_rot_dim > 0 ? c.local_rot_dim : c.head_dim);

@@ -135,6 +135,15 @@ bool has_experts(const HfConfig& file, int layer) {
   return file.decoder_sparse_step > 0 && (layer + 1) % file.decoder_sparse_step == 0;
 }
 
+bool is_one_of(std::string_view name, std::string_view names) {
+  for (size_t begin = 0; begin < names.size();) {
+    const size_t end = std::min(names.find('|', begin), names.size());
+    if (name == names.substr(begin, end - begin)) return true;
+    begin = end + 1;
+  }
+  return false;
+}
+
 // The mixer of a layer, where it is not the architecture's: the file's list decides, or else the file's period, in
 // which the last layer has attention. Null: the architecture's.
 const PartKind* listed_mixer(const HfConfig& file, const Arch& arch, int layer) {
@@ -144,14 +153,15 @@ const PartKind* listed_mixer(const HfConfig& file, const Arch& arch, int layer) 
     return (layer + 1) % file.full_attention_interval != 0 ? states : kv;
   }
   const std::string& type = file.layer_types[static_cast<size_t>(layer)];
-  if (type == "full_attention" || type == "sliding_attention") return kv;
+  if (type == "full_attention" || type == "sliding_attention" || type == "attention") return kv;
   if (type == "chunked_attention" && arch.scales_expert_input) return kv;  // Llama 4: set_family_facts()
+  bool is_known = false;
   for (const PartKind* kind : all_kinds()) {
-    if (type != kind->hf_layer_type) continue;
-    if (!arch_has(arch, *kind))
-      throw file.error("layer_types", "models of type '{}' have no {}", arch.hf_name, type);
-    return kind;
+    if (!is_one_of(type, kind->hf_layer_type)) continue;
+    if (arch_has(arch, *kind)) return kind;
+    is_known = true;
   }
+  if (is_known) throw file.error("layer_types", "models of type '{}' have no {}", arch.hf_name, type);
   std::string known = "full_attention, sliding_attention";
   for (const PartKind* kind : all_kinds())
     if (*kind->hf_layer_type != 0) known += std::string(", ") + kind->hf_layer_type;
@@ -373,6 +383,7 @@ Config config_from_hf(const HfConfig& file) {
                        c.rot_dim / 2, c.rot_dim);
     if (sections.size() <= 4) c.parts.set(RopeSections{sections});
   }
+  if (kv_mixer(*c.arch) == nullptr) c.n_heads = c.n_kv_heads = c.head_dim = 1, c.rot_dim = 0;  // as in GGUF files
   c.rope_theta = file.rope.theta;
   c.rope_scaling = rope_scaling_of(file, c.rot_dim);
   c.rope_layout = c.arch->hf_rope;

@@ -33,7 +33,7 @@ struct PartKind {
   void (*read_gguf)(const GgufKeys& keys, Config& config) = nullptr;
   void (*read_hf)(const HfConfig& file, Config& config) = nullptr;
   void (*write_gguf)(const Config& config, const GgufKeyWriter& keys) = nullptr;
-  const char* hf_layer_type = "";  // of the layers in config.json's layer_types; "": full_attention and others
+  const char* hf_layer_type = "";  // names in config.json's layer_types, '|' between; "": full_attention and others
   // What each layer stores for a sequence: keys and values, states.
   bool keeps_kv = false;
   bool values_are_keys = false;  // KvShape

@@ -9,6 +9,8 @@ namespace ingot {
 // Each kind is in a file of its own name. A new kind has a line in both lists.
 extern const PartKind kLatentAttentionPart;
 extern const PartKind kDeltaNetPart;
+extern const PartKind kShortConvPart;
+extern const PartKind kMamba2Part;
 extern const PartKind kLayerEndPart;
 
 namespace {
@@ -17,6 +19,8 @@ constexpr const PartKind* kKinds[] = {
     &kAttentionPart,
     &kLatentAttentionPart,
     &kDeltaNetPart,
+    &kShortConvPart,
+    &kMamba2Part,
     &kFeedForwardPart,
     &kExpertsPart,
     &kDenseExpertsPart,

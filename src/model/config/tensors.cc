@@ -23,12 +23,17 @@ constexpr Dim kLayerInputs = {[](const Config& c) { return c.n_layers * layer_in
 bool has_layer_inputs(const Config& c, int) { return layer_input_width(c) > 0; }
 
 bool is_encoder_model(const Config& c, int) { return c.arch->encoder; }
-bool has_final_norm(const Config& c, int) { return !c.arch->sum_norms && !c.arch->normalizes_embedding; }
+bool names_final_norm_embed(const Config& c, int) { return c.arch->final_norm_is_embed; }
+bool keeps_final_norm_whole(const Config& c, int) { return c.arch->normalizes_embedding; }
+bool has_final_norm(const Config& c, int layer) {
+  return !c.arch->sum_norms && !names_final_norm_embed(c, layer) && !keeps_final_norm_whole(c, layer);
+}
 
 // If a checkpoint has no output matrix, the embedding is the output matrix (weights.cc).
 constexpr MatrixRow kModelMatrices[] = {
     {.gguf_name = "token_embd.weight",
-     .hf_name = "model.embed_tokens.weight|model.embeddings.word_embeddings.weight|model.embeddings.tok_embeddings.weight",
+     .hf_name = "model.embed_tokens.weight|model.embeddings.word_embeddings.weight|model.embeddings.tok_embeddings.weight|"
+                "backbone.embeddings.weight",
      .member = at<&M::embedding>, .n_out = kVocabulary, .n_in = kModelDim, .use = kForEmbedding},
     {.gguf_name = "output.weight", .hf_name = "lm_head.weight",
      .member = at<&M::output>, .n_out = kVocabulary, .n_in = kModelDim, .shard = Shard::kColumns,
@@ -41,10 +46,12 @@ constexpr MatrixRow kModelMatrices[] = {
 };
 
 constexpr VectorRow kModelVectors[] = {
-    {.gguf_name = "output_norm.weight", .hf_name = "model.norm.weight|model.final_norm.weight",
+    {.gguf_name = "output_norm.weight", .hf_name = "model.norm.weight|model.final_norm.weight|backbone.norm_f.weight",
      .member = at<&M::final_norm>, .n = kModelDim, .when = has_final_norm, .hf_kept = VectorRow::kLessOne},
+    {.gguf_name = "token_embd_norm.weight|output_norm.weight", .hf_name = "model.embedding_norm.weight",
+     .member = at<&M::final_norm>, .n = kModelDim, .when = names_final_norm_embed},
     {.gguf_name = "output_norm.weight", .hf_name = "model.norm.weight",  // stored whole, though other norms are less 1
-     .member = at<&M::final_norm>, .n = kModelDim, .when = [](const Config& c, int) { return c.arch->normalizes_embedding; }},
+     .member = at<&M::final_norm>, .n = kModelDim, .when = keeps_final_norm_whole},
     {.gguf_name = "output_norm.bias", .hf_name = "model.final_norm.bias|model.norm.bias",
      .member = at<&M::final_norm_bias>, .n = kModelDim, .optional = kOptional,
      .when = [](const Config& c, int) { return c.arch->pre_norms && c.norm() == NormKind::kLayer; }},

@@ -36,7 +36,7 @@ void write_yarn(const Checkpoint& checkpoint, const Config& c, const GgufKeyWrit
 
 // Llama 3's scaling is written as a tensor, rope_freqs (gguf_export.cc).
 void write_rope(const Checkpoint& checkpoint, const Config& c, const GgufKeyWriter& keys) {
-  if (c.arch->learned_positions) return;
+  if (c.arch->learned_positions || kv_mixer(*c.arch) == nullptr) return;
   keys.count("rope.dimension_count", c.rot_dim);
   keys.set("rope.freq_base", c.rope_theta);
   if (std::vector<int> sizes = c.part<RopeSections>().sizes; !sizes.empty() && !c.arch->tiles_value_heads) {
@@ -186,8 +186,18 @@ void write_of_layers(const Config& c, const char* key, int (*of)(const Config& l
   same ? keys.count(key, all[0]) : keys.set(key, all);
 }
 
+// Layers without attention have no heads of keys.
+void write_kv_heads(const Config& c, const GgufKeyWriter& keys) {
+  if (!c.arch->lists_kv_heads)
+    return write_of_layers(c, "attention.head_count_kv", [](const Config& l) { return l.n_kv_heads; }, keys);
+  std::vector<uint32_t> heads;
+  for (int i = 0; i < c.n_layers; ++i) heads.push_back(c.layer(i).has(kAttentionPart) ? c.n_kv_heads : 0);
+  keys.set("attention.head_count_kv", heads);
+}
+
 // Layers with a window may have heads of another length than the others. GGUF has a key for each of the two.
 void write_heads(const Checkpoint& checkpoint, const Config& c, const GgufKeyWriter& keys) {
+  if (kv_mixer(*c.arch) == nullptr) return keys.count("attention.head_count", 0);
   int narrow = 0;
   for (int i = 0; i < c.n_layers; ++i) {
     const LayerConfig layer = c.layer(i);
@@ -198,7 +208,7 @@ void write_heads(const Checkpoint& checkpoint, const Config& c, const GgufKeyWri
                   printable(checkpoint.path()), i, head_dim);
   }
   write_of_layers(c, "attention.head_count", [](const Config& l) { return l.n_heads; }, keys);
-  write_of_layers(c, "attention.head_count_kv", [](const Config& l) { return l.n_kv_heads; }, keys);
+  write_kv_heads(c, keys);
   keys.count("attention.key_length", c.head_dim);
   keys.count("attention.value_length", c.head_dim);
   if (narrow == 0 || narrow == c.head_dim) return;
@@ -221,7 +231,10 @@ void write_sizes(const Checkpoint& checkpoint, const Config& c, const GgufKeyWri
   keys.count("block_count", c.n_layers);
   keys.count("context_length", c.n_ctx_train);
   keys.count("embedding_length", c.dim);
-  write_of_layers(c, "feed_forward_length", [](const Config& l) { return l.ffn_dim; }, keys);
+  if (arch_has(*c.arch, kFeedForwardPart))
+    write_of_layers(c, "feed_forward_length", [](const Config& l) { return l.ffn_dim; }, keys);
+  else
+    keys.count("feed_forward_length", 0);
   write_heads(checkpoint, c, keys);
   write_shared_keys(checkpoint, c, keys);
   for (const PartKind* kind : all_kinds())

@@ -248,8 +248,8 @@ bool TensorFinder::find_vector(const Wanted& w, HostTensor& out) {
   for (const std::string& pattern : names_of(w.names)) {
     const std::string name = name_at(pattern, w.layer, 0);
     if (name.empty() || !ask(name, w.n_matrices, stored, out)) continue;
-    if (out.n_in == 1 && out.n_out == w.n_matrices * stored)
-      out.n_out = w.n_matrices, out.n_in = stored;  // [n, stored, 1]
+    if ((out.n_in == 1 || out.n_out == 1) && out.n_in * out.n_out == w.n_matrices * stored)
+      out.n_out = w.n_matrices, out.n_in = stored;  // [n, stored, 1], or all in one row
     check_shape(name, w.n_matrices, stored, out);
     if (info(out.format).block_size != 1)
       throw Error("{}: tensor '{}' is stored as {}: expected F32, F16 or BF16", source_.name(), name,

@@ -52,14 +52,18 @@ constexpr Slice kQOfThree = {three_sizes}, kKOfThree = {three_sizes, q_size}, kV
 constexpr Slice kQueryOfHead = {.total = two_q_sizes, .groups = head_count},
                 kGateOfHead = {.total = two_q_sizes, .first = head_size, .groups = head_count};
 
-// Names in decoders; BERT; Nomic's files; ModernBERT. `kind`: weight or bias.
+// Names in decoders; BERT; Nomic's files; ModernBERT; LFM2. `kind`: weight or bias.
 #define QKV_NAMES(kind) \
   "model.layers.{}.self_attn.qkv_proj." kind "|model.encoder.layers.{}.attn.Wqkv." kind "|model.layers.{}.attn.Wqkv." kind
 #define PROJECTION_NAMES(decoder, bert, kind) \
   "model.layers.{}.self_attn." decoder "_proj." kind "|model.encoder.layer.{}.attention.self." bert "." kind
+#define HEAD_NORM_NAMES(of, word)                                                                   \
+  "model.layers.{}.self_attn." of "_norm.weight|model.layers.{}.self_attn." of "_layernorm.weight|" \
+  "model.layers.{}.self_attn." word "_layernorm.weight"
 #define OUTPUT_NAMES(kind)                                                                         \
   "model.layers.{}.self_attn.o_proj." kind "|model.encoder.layer.{}.attention.output.dense." kind \
-  "|model.encoder.layers.{}.attn.out_proj." kind "|model.layers.{}.attn.Wo." kind
+  "|model.encoder.layers.{}.attn.out_proj." kind "|model.layers.{}.attn.Wo." kind                \
+  "|model.layers.{}.self_attn.out_proj." kind
 #define ATTENTION_SUM_NAMES(kind, old)                                                                                \
   "model.encoder.layer.{}.attention.output.LayerNorm." kind "|model.encoder.layer.{}.attention.output.LayerNorm." old \
   "|model.layers.{}.post_attention_layernorm." kind "|model.encoder.layers.{}.norm1." kind
@@ -124,10 +128,10 @@ constexpr VectorRow kVectors[] = {
      .gguf_rows = rotated},
     {.gguf_name = "blk.{}.attn_v.bias", .hf_name = PROJECTION_NAMES("v", "value", "bias"),
      .member = at<&B::bv>, .n = kKv, .shard = Shard::kColumns, .optional = kOptional, .when = is_split_with_keys},
-    {.gguf_name = "blk.{}.attn_q_norm.weight", .hf_name = "model.layers.{}.self_attn.q_norm.weight|model.layers.{}.self_attn.query_layernorm.weight",
+    {.gguf_name = "blk.{}.attn_q_norm.weight", .hf_name = HEAD_NORM_NAMES("q", "query"),
      .member = at<&B::q_norm, &NormArgs::weight>, .n = kQNorm, .optional = kOptional, .hf_kept = VectorRow::kLessOne,
      .gguf_rows = rotated},
-    {.gguf_name = "blk.{}.attn_k_norm.weight", .hf_name = "model.layers.{}.self_attn.k_norm.weight|model.layers.{}.self_attn.key_layernorm.weight",
+    {.gguf_name = "blk.{}.attn_k_norm.weight", .hf_name = HEAD_NORM_NAMES("k", "key"),
      .member = at<&B::k_norm, &NormArgs::weight>, .n = kKNorm, .optional = kOptional, .when = has_own_keys,
      .hf_kept = VectorRow::kLessOne,
      .gguf_rows = rotated},

@@ -10,6 +10,7 @@
 #include "model/config/shards.h"
 #include "model/files/weights.h"
 #include "model/layers/joins.h"
+#include "model/layers/short_conv.h"
 
 namespace ingot {
 extern const PartKind kDeltaNetPart;

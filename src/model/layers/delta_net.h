@@ -4,8 +4,6 @@
 
 namespace ingot {
 
-constexpr int kMaxConvWidth = 16;
-
 // Other models have n_value_heads = 0. These heads are not the attention's heads.
 struct DeltaConfig {
   int n_key_heads = 0, n_value_heads = 0;

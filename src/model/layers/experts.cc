@@ -33,21 +33,26 @@ constexpr Slice kEvenRows = {.total = two_expert_sizes, .step = 2},
                 kOddRows = {.total = two_expert_sizes, .first = one, .step = 2};
 
 bool are_interleaved(const Config& c, int) { return c.arch->interleaved_experts; }
-bool are_apart(const Config& c, int) { return !c.arch->interleaved_experts; }
+bool are_transposed(const Config& c, int) { return c.arch->scales_expert_input; }  // Llama 4
+bool are_apart(const Config& c, int layer) { return !are_interleaved(c, layer) && !are_transposed(c, layer); }
 bool has_shared_expert(const Config& c, int) { return c.experts.shared_dim > 0; }
 
-// Each expert has a tensor (qwen and deepseek; mixtral), or MLX stacks them. The first Mixtral GGUF files have a tensor
-// for each expert too ("blk.{0}.ffn_gate.{1}.weight").
+// Each expert has a tensor (qwen and deepseek; mixtral; LFM2), or MLX stacks them. The first Mixtral GGUF files have a
+// tensor for each expert too ("blk.{0}.ffn_gate.{1}.weight").
 #define EXPERT_NAMES(name, w)                                                                        \
   "model.layers.{0}.mlp.experts.{1}." name ".weight|model.layers.{0}.block_sparse_moe.experts.{1}." w \
-  ".weight|model.layers.{}.mlp.switch_mlp." name ".weight|model.layers.{}.block_sparse_moe.switch_mlp." name ".weight"
+  ".weight|model.layers.{0}.feed_forward.experts.{1}." w                                             \
+  ".weight|model.layers.{}.mlp.switch_mlp." name ".weight|model.layers.{}.block_sparse_moe.switch_mlp." name \
+  ".weight|model.layers.{}.feed_forward.switch_mlp." name ".weight"
+#define GATE_UP_NAMES "model.layers.{}.mlp.experts.gate_up_proj|model.layers.{}.feed_forward.experts.gate_up_proj"
+#define TRANSPOSED_NAMES "~model.layers.{}.feed_forward.experts.gate_up_proj"
 #define INTERLEAVED_NAMES "model.layers.{}.mlp.experts.gate_up_proj.weight|~model.layers.{}.mlp.experts.gate_up_proj"
 #define SHARED_NAMES(name)                                 \
   "model.layers.{}.mlp.shared_expert." name "_proj.weight|" \
   "model.layers.{}.mlp.shared_experts." name "_proj.weight|" \
   "model.layers.{}.feed_forward.shared_expert." name "_proj.weight"
 
-// Gate or up of all experts. Each may be stored in four ways.
+// Gate or up of all experts. Each may be stored in five ways.
 constexpr MatrixRow of_experts(const char* gguf_name, const char* hf_name, Weight& (*member)(void*),
                                const Slice& hf_slice = {}, bool (*when)(const Config&, int) = nullptr) {
   return {.gguf_name = gguf_name, .hf_name = hf_name, .member = member, .n_out = kExpertFfn, .n_in = kModelDim,
@@ -58,7 +63,7 @@ constexpr MatrixRow kMatrices[] = {
     {.gguf_name = "blk.{}.ffn_gate_inp.weight",
      .hf_name = "model.layers.{}.mlp.gate.weight|model.layers.{}.mlp.router.weight|"
                 "model.layers.{}.block_sparse_moe.gate.weight|model.layers.{}.block_sparse_moe.router.layer.weight|"
-                "model.layers.{}.feed_forward.router.weight",
+                "model.layers.{}.feed_forward.gate.weight|model.layers.{}.feed_forward.router.weight",
      .member = at<&B::w_router>, .n_out = kRouted, .n_in = kModelDim},
     of_experts("blk.{}.ffn_gate_exps.weight|blk.{0}.ffn_gate.{1}.weight", EXPERT_NAMES("gate_proj", "w1"),
                at<&B::w_gate>),
@@ -67,18 +72,24 @@ constexpr MatrixRow kMatrices[] = {
                kGateHalf),
     of_experts("blk.{}.ffn_up_exps.weight", "model.layers.{}.block_sparse_moe.input_linear.weight", at<&B::w_up>,
                kUpHalf),
-    of_experts("blk.{}.ffn_gate_exps.weight", "model.layers.{}.mlp.experts.gate_up_proj|~model.layers.{}.feed_forward.experts.gate_up_proj", at<&B::w_gate>, kGateHalf,
+    of_experts("blk.{}.ffn_gate_exps.weight", GATE_UP_NAMES, at<&B::w_gate>, kGateHalf,
                are_apart),
-    of_experts("blk.{}.ffn_up_exps.weight", "model.layers.{}.mlp.experts.gate_up_proj|~model.layers.{}.feed_forward.experts.gate_up_proj", at<&B::w_up>, kUpHalf,
+    of_experts("blk.{}.ffn_up_exps.weight", GATE_UP_NAMES, at<&B::w_up>, kUpHalf,
                are_apart),
+    of_experts("blk.{}.ffn_gate_exps.weight", TRANSPOSED_NAMES, at<&B::w_gate>, kGateHalf, are_transposed),
+    of_experts("blk.{}.ffn_up_exps.weight", TRANSPOSED_NAMES, at<&B::w_up>, kUpHalf, are_transposed),
     of_experts("blk.{}.ffn_gate_exps.weight", INTERLEAVED_NAMES, at<&B::w_gate>, kEvenRows, are_interleaved),
     of_experts("blk.{}.ffn_up_exps.weight", INTERLEAVED_NAMES, at<&B::w_up>, kOddRows, are_interleaved),
     {.gguf_name = "blk.{}.ffn_down_exps.weight|blk.{0}.ffn_down.{1}.weight",
      .hf_name = EXPERT_NAMES("down_proj", "w2") "|model.layers.{}.block_sparse_moe.output_linear.weight|"
                                                 "model.layers.{}.mlp.experts.down_proj|"
-                                                "~model.layers.{}.feed_forward.experts.down_proj",
+                                                "model.layers.{}.feed_forward.experts.down_proj",
      .member = at<&B::w_down>, .n_out = kModelDim, .n_in = kExpertFfn, .shard = Shard::kRows,
      .when = are_apart, .count = kEachExpert},
+    {.gguf_name = "blk.{}.ffn_down_exps.weight",
+     .hf_name = EXPERT_NAMES("down_proj", "w2") "|~model.layers.{}.feed_forward.experts.down_proj",
+     .member = at<&B::w_down>, .n_out = kModelDim, .n_in = kExpertFfn, .shard = Shard::kRows,
+     .when = are_transposed, .count = kEachExpert},
     {.gguf_name = "blk.{}.ffn_down_exps.weight",
      .hf_name = "model.layers.{}.mlp.experts.down_proj.weight|~model.layers.{}.mlp.experts.down_proj",
      .member = at<&B::w_down>, .n_out = kModelDim, .n_in = kExpertFfn, .shard = Shard::kRows,
@@ -107,7 +118,7 @@ constexpr VectorRow kVectors[] = {
      .hf_name = "model.layers.{}.mlp.gate.e_score_correction_bias|"
                 "model.layers.{}.block_sparse_moe.e_score_correction_bias|"
                 "model.layers.{}.mlp.moe_statics.e_score_correction_bias|"
-                "model.layers.{}.mlp.experts.e_score_correction_bias",
+                "model.layers.{}.mlp.experts.e_score_correction_bias|model.layers.{}.feed_forward.expert_bias",
      .member = at<&B::route, &RouteArgs::bias>, .n = kRouted, .optional = kOptional},
     {.gguf_name = "blk.{}.ffn_gate_exps.bias", .hf_name = "model.layers.{}.mlp.experts.gate_up_proj_bias",
      .member = at<&B::b_gate>, .n = kExpertFfn, .shard = Shard::kColumns, .optional = kOptional,

@@ -28,13 +28,19 @@ constexpr VectorRow xielu_row(const char* hf_name, float& (*number)(void*)) {
   return {.hf_name = hf_name, .scalar = number, .n = kOne, .optional = kOptional, .when = has_xielu};
 }
 
-// Names in decoders; BERT; Nomic's files; ModernBERT. `kind`: weight or bias.
-#define GATE_NAMES(kind) "model.layers.{}.mlp.gate_proj." kind "|model.layers.{}.feed_forward.gate_proj." kind "|model.encoder.layers.{}.mlp.fc12." kind
-#define UP_NAMES(kind) \
-  "model.layers.{}.mlp.up_proj." kind "|model.layers.{}.feed_forward.up_proj." kind "|model.layers.{}.mlp.c_fc." kind "|model.encoder.layer.{}.intermediate.dense." kind "|model.encoder.layers.{}.mlp.fc11." kind
+// Names in decoders; Llama 4; StarCoder 2; BERT; Nomic's files; ModernBERT; LFM2. `kind`: weight or bias.
+#define GATE_NAMES(kind)                                                              \
+  "model.layers.{}.mlp.gate_proj." kind "|model.layers.{}.feed_forward.gate_proj." kind \
+  "|model.encoder.layers.{}.mlp.fc12." kind "|model.layers.{}.feed_forward.w1." kind
+#define UP_NAMES(kind)                                                                            \
+  "model.layers.{}.mlp.up_proj." kind "|model.layers.{}.feed_forward.up_proj." kind                 \
+  "|model.layers.{}.mlp.c_fc." kind "|model.encoder.layer.{}.intermediate.dense." kind              \
+  "|model.encoder.layers.{}.mlp.fc11." kind "|model.layers.{}.feed_forward.w3." kind
 #define DOWN_NAMES(kind)                                                              \
-  "model.layers.{}.mlp.down_proj." kind "|model.layers.{}.feed_forward.down_proj." kind "|model.layers.{}.mlp.c_proj." kind "|model.encoder.layer.{}.output.dense." kind \
-  "|model.encoder.layers.{}.mlp.fc2." kind "|model.layers.{}.mlp.Wo." kind
+  "model.layers.{}.mlp.down_proj." kind "|model.layers.{}.feed_forward.down_proj." kind \
+  "|model.layers.{}.mlp.c_proj." kind "|model.encoder.layer.{}.output.dense." kind \
+  "|model.encoder.layers.{}.mlp.fc2." kind "|model.layers.{}.mlp.Wo." kind \
+  "|model.layers.{}.feed_forward.w2." kind
 #define FUSED_NAMES "model.layers.{}.mlp.gate_up_proj.weight|model.layers.{}.mlp.Wi.weight"
 #define FFN_SUM_NAMES(kind, old)                                                                  \
   "model.encoder.layer.{}.output.LayerNorm." kind "|model.encoder.layer.{}.output.LayerNorm." old \

@@ -37,7 +37,8 @@ using VectorMember = Tensor& (*)(void*);
 constexpr VectorRow mixer_norm(VectorMember member) {
   return {.gguf_name = "blk.{}.attn_norm.weight",
           .hf_name = "model.layers.{}.input_layernorm.weight|model.layers.{}.attn_norm.weight|"
-                     "model.layers.{}.attention_layernorm.weight",
+                     "model.layers.{}.attention_layernorm.weight|model.layers.{}.operator_norm.weight|"
+                     "backbone.layers.{}.norm.weight",
           .member = member,
           .n = kModelDim,
           .when = [](const Config& c, int layer) {
@@ -65,7 +66,8 @@ constexpr VectorRow mixer_post_norm(VectorMember member) {
 constexpr VectorRow feed_forward_norm(VectorMember member) {
   return {.gguf_name = "blk.{}.ffn_norm.weight|blk.{}.post_attention_norm.weight",
           .hf_name = "model.layers.{}.pre_feedforward_layernorm.weight|model.layers.{}.post_attention_layernorm.weight|"
-                     "model.layers.{}.mlp_norm.weight|model.layers.{}.feedforward_layernorm.weight",
+                     "model.layers.{}.mlp_norm.weight|model.layers.{}.feedforward_layernorm.weight|"
+                     "model.layers.{}.ffn_norm.weight",
           .member = member,
           .n = kModelDim,
           .when = has_ffn_norm,

@@ -15,6 +15,8 @@
 #include "model/files/checkpoint.h"
 #include "model/layers/delta_net.h"
 #include "model/layers/latent_attention.h"
+#include "model/layers/mamba2.h"
+#include "model/layers/short_conv.h"
 #include "model/program/shapes.h"
 #include "test_seed.h"
 
@@ -48,8 +50,11 @@ Config tiny(const char* arch) {
                             .value_dim = 24,
                             .conv_width = 4,
                             .tiled = c.arch->tiles_value_heads});
+    c.parts.set(ShortConvConfig{.width = 3, .n_channels = c.dim});
+    c.parts.set(Mamba2Config{.n_heads = 8, .head_dim = 16, .n_groups = 2, .state_dim = 24, .conv_width = 4});
     c.layers.assign(2, {});
-    c.layers[1].parts = {{&kAttentionPart}, {c.experts.n > 0 ? &kExpertsPart : &kFeedForwardPart}};
+    if (kv_mixer(*c.arch) != nullptr)
+      c.layers[1].parts = {{&kAttentionPart}, {c.experts.n > 0 ? &kExpertsPart : &kFeedForwardPart}};
   }
   if (values_are_keys(c)) {
     set_latents(c, {.q_rank = 32, .kv_rank = 32, .nope_dim = 32, .rope_dim = 8, .value_dim = 12});

@@ -34,9 +34,17 @@ struct Conv {
   int64_t weight_stride;
   int width, n_channels;
   float* edges;  // [part, width - 1, n_channels]: the inputs before each part of a sequence; null: no parts
+  const float* bias;                // [n_channels] or null
+  const float *in_gate, *out_gate;  // [n_tokens, n_channels] or null
+  int64_t in_stride, out_stride;
+  bool silu;
   DeviceStates states;
   DeviceBatch batch;
 
+  __device__ float input(int64_t token, int channel) const {
+    const float own = x[token * x_stride + channel];
+    return in_gate != nullptr ? own * in_gate[token * in_stride + channel] : own;
+  }
   // The edges are in the order of sequences and parts, with gaps.
   __device__ float* edge_of(int first_token, int seq) const {
     return edges + (first_token / kConvPart + seq) * int64_t{width - 1} * n_channels;
@@ -59,7 +67,7 @@ __global__ void __launch_bounds__(kThreads) edge_kernel(const __grid_constant__ 
   const float* state = first == begin ? p.state_of(seq) : nullptr;
   for (int i = static_cast<int>(blockIdx.x) * kThreads + threadIdx.x; i < kept * p.n_channels;
        i += static_cast<int>(gridDim.x) * kThreads)
-    to[i] = first > begin      ? p.x[(first - kept + i / p.n_channels) * p.x_stride + i % p.n_channels]
+    to[i] = first > begin      ? p.input(first - kept + i / p.n_channels, i % p.n_channels)
             : state != nullptr ? state[i]
                                : 0.0f;
 }
@@ -84,18 +92,20 @@ __global__ void __launch_bounds__(kConvThreads) conv_kernel(const __grid_constan
     window[i] = kept ? before[int64_t{i - none} * p.n_channels + c] : 0.0f;
   }
   float* x = p.x + begin * p.x_stride + c;
+  const float bias = p.bias != nullptr ? p.bias[c] : 0.0f;
   float next[kConvAhead];
   const auto load = [&](int first) {
 #pragma unroll
-    for (int j = 0; j < kConvAhead; ++j) next[j] = first + j < n ? x[(first + j) * p.x_stride] : 0.0f;
+    for (int j = 0; j < kConvAhead; ++j) next[j] = first + j < n ? p.input(begin + first + j, c) : 0.0f;
   };
   const auto use = [&](float input, int t) {
     window[kMaxWidth - 1] = input;
-    float sum = 0;
+    float sum = bias;
 #pragma unroll
     for (int i = 0; i < kMaxWidth; ++i)
       if (i >= none) sum = fmaf(weights[i], window[i], sum);
-    x[t * p.x_stride] = sum / (1.0f + __expf(-sum));
+    if (p.silu) sum = sum / (1.0f + __expf(-sum));
+    x[t * p.x_stride] = p.out_gate != nullptr ? sum * p.out_gate[(begin + t) * p.out_stride + c] : sum;
 #pragma unroll
     for (int i = 0; i + 1 < kMaxWidth; ++i) window[i] = window[i + 1];
   };
@@ -297,11 +307,26 @@ int64_t conv_edge_floats(int64_t n_channels, int width, int n_tokens, int n_seqs
   return (n_tokens / kConvPart + n_seqs + 1) * n_channels * (width - 1);
 }
 
-void short_conv(const Tensor& x, const Tensor& weight, const DeviceStates& states, const DeviceBatch& batch, int n_seqs,
+void short_conv(const ShortConvArgs& a, const DeviceStates& states, const DeviceBatch& batch, int n_seqs,
                 int most_tokens, float* edges, Device& device) {
   if (n_seqs == 0) return;
-  const Conv p{x.f32(), x.stride, weight.f32(), weight.stride, static_cast<int>(weight.cols), static_cast<int>(x.cols),
-               edges,   states,   batch};
+  const Tensor &x = a.x, &weight = a.weight;
+  const auto floats = [](const Tensor& t) { return t ? t.f32() : nullptr; };
+  const Conv p{.x = x.f32(),
+               .x_stride = x.stride,
+               .weight = weight.f32(),
+               .weight_stride = weight.stride,
+               .width = static_cast<int>(weight.cols),
+               .n_channels = static_cast<int>(x.cols),
+               .edges = edges,
+               .bias = floats(a.bias),
+               .in_gate = floats(a.in_gate),
+               .out_gate = floats(a.out_gate),
+               .in_stride = a.in_gate.stride,
+               .out_stride = a.out_gate.stride,
+               .silu = a.silu,
+               .states = states,
+               .batch = batch};
   CHECK(p.width <= kMaxConvWidth);
   const unsigned n_parts = edges != nullptr ? blocks_for(most_tokens, kConvPart) : 1,
                  seqs = static_cast<unsigned>(n_seqs);

@@ -1,5 +1,5 @@
-// Kernels of recurrent layers (recurrence.cu, delta_chunks.cu, delta_walk.cu). States are f32. The batch contains the
-// slots to read and write.
+// Kernels of recurrent layers (recurrence.cu, delta_chunks.cu, delta_walk.cu, ssm_scan.cu). States are f32. The batch
+// contains the slots to read and write.
 #pragma once
 #include <driver_types.h>
 
@@ -10,7 +10,7 @@
 
 namespace ingot::cuda {
 
-inline constexpr int kMaxConvWidth = 16, kMaxKeyDim = 256;
+inline constexpr int kMaxConvWidth = 16, kMaxKeyDim = 256, kMaxStateDim = 256;
 
 // One buffer in all slots: the inputs of a convolution, [conv_width - 1, n_channels], or each head's matrix, transposed
 // to [value_dim, key_dim], because the kernels use the matrix column by column.
@@ -23,12 +23,13 @@ struct DeviceStates {
 void gate_rows(const Tensor& x, const Tensor& gate, Device& device);
 // Sequences of many tokens are cut into parts if there is room for conv_edge_floats() floats.
 int64_t conv_edge_floats(int64_t n_channels, int width, int n_tokens, int n_seqs);
-// x [n_tokens, n_channels], in place; weight [n_channels, width].
-void short_conv(const Tensor& x, const Tensor& weight, const DeviceStates& states, const DeviceBatch& batch, int n_seqs,
+void short_conv(const ShortConvArgs& args, const DeviceStates& states, const DeviceBatch& batch, int n_seqs,
                 int most_tokens, float* edges, Device& device);
 // With `chunks`, sequences of many tokens may be processed 64 tokens at a time, and the result then differs in the last
 // bits. The batch's sequences have fewest_tokens to most_tokens tokens.
 void delta_rule(const DeltaRuleArgs& args, const DeviceStates& states, const DeviceBatch& batch, int n_seqs,
                 int fewest_tokens, int most_tokens, bool chunks, Device& device);
+void ssm_scan(const SsmScanArgs& args, const DeviceStates& states, const DeviceBatch& batch, int n_seqs,
+              Device& device);
 
 }  // namespace ingot::cuda

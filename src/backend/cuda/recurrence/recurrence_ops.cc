@@ -36,9 +36,10 @@ void RecurrenceOps::gate(const Tensor& x, const Tensor& gate) {
   check_launch("gate_rows");
 }
 
-void RecurrenceOps::short_conv(const Tensor& x, const Tensor& weight, StateCache& cache, int buffer) {
-  const auto& states = static_cast<const CudaStates&>(cache);
-  CHECK_EQ(states.buffer(buffer).size(), (weight.cols - 1) * x.cols);
+void RecurrenceOps::short_conv(const ShortConvArgs& args) {
+  const Tensor &x = args.x, &weight = args.weight;
+  const auto& states = static_cast<const CudaStates&>(*args.states);
+  CHECK_EQ(states.buffer(args.buffer).size(), (weight.cols - 1) * x.cols);
   if (weight.cols > kMaxConvWidth)
     throw Error("a convolution over {} tokens is more than cuda supports ({}): use the device cpu", weight.cols,
                 kMaxConvWidth);
@@ -48,7 +49,7 @@ void RecurrenceOps::short_conv(const Tensor& x, const Tensor& weight, StateCache
         conv_edge_floats(x.cols, static_cast<int>(weight.cols), core_.step.n_tokens, core_.step.n_seqs);
     edges = static_cast<float*>(core_.memory.scratch(Scratch::kUp, static_cast<size_t>(floats) * sizeof(float)));
   }
-  cuda::short_conv(x, weight, states.at(buffer), core_.step.view(), core_.step.n_seqs, core_.step.max_q_len, edges,
+  cuda::short_conv(args, states.at(args.buffer), core_.step.view(), core_.step.n_seqs, core_.step.max_q_len, edges,
                    core_.device);
   check_launch("short_conv");
 }
@@ -62,6 +63,17 @@ void RecurrenceOps::delta_rule(const DeltaRuleArgs& args) {
   cuda::delta_rule(args, states.at(args.buffer), core_.step.view(), core_.step.n_seqs, core_.step.min_q_len,
                    core_.step.max_q_len, !core_.deterministic, core_.device);
   check_launch("delta_rule");
+}
+
+void RecurrenceOps::ssm_scan(const SsmScanArgs& args) {
+  const auto& states = static_cast<const CudaStates&>(*args.states);
+  const StateBuffer& s = states.buffer(args.buffer);
+  CHECK_EQ(args.x.cols, s.count * s.cols);
+  CHECK_EQ(args.b.cols, args.n_groups * s.rows);
+  if (s.rows > kMaxStateDim)
+    throw Error("states of {} rows are more than cuda supports ({}): use the device cpu", s.rows, kMaxStateDim);
+  cuda::ssm_scan(args, states.at(args.buffer), core_.step.view(), core_.step.n_seqs, core_.device);
+  check_launch("ssm_scan");
 }
 
 }  // namespace ingot::cuda

@@ -16,8 +16,9 @@ class RecurrenceOps {
   static size_t state_bytes(const StateShape& shape);  // includes the slot to which padding writes
   std::unique_ptr<StateCache> make_states(const StateShape& shape);
   void gate(const Tensor& x, const Tensor& gate);
-  void short_conv(const Tensor& x, const Tensor& weight, StateCache& states, int buffer);
+  void short_conv(const ShortConvArgs& args);
   void delta_rule(const DeltaRuleArgs& args);
+  void ssm_scan(const SsmScanArgs& args);
 
   Written written() const { return written_; }  // what a step writes
 

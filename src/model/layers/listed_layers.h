@@ -1,0 +1,18 @@
+// The layers of hybrid models in GGUF files: attention.head_count_kv lists 0 for the layers without attention.
+#pragma once
+#include "model/config/gguf_reader.h"
+#include "model/config/kind.h"
+
+namespace ingot {
+
+// Gives each layer its mixer: `kind` where the list has no heads, and attention elsewhere, or if there is no list.
+inline void mark_layers_without_kv_heads(const GgufKeys& keys, Config& c, const PartKind& kind) {
+  const char* kHeads = "attention.head_count_kv";
+  const Value* heads = keys.metadata().find(keys.name(kHeads));
+  const bool is_list = heads != nullptr && heads->is_array();
+  const auto listed = is_list ? keys.metadata().find_u32_per_layer(keys.name(kHeads), c.layers.size()) : std::nullopt;
+  for (size_t i = 0; i < c.layers.size(); ++i)
+    set_mixer(c.layers[i], listed && (*listed)[i] == 0 ? kind : kAttentionPart);
+}
+
+}  // namespace ingot
