@@ -41,9 +41,16 @@ void set(Gguf& file, const std::string& flag) {
                    printable(flag, 200));
 }
 
+// Refuses NaN too, which is in every range of CLI11.
+std::string why_not_positive(const std::string& text) {
+  double value = 0;
+  const bool fits = CLI::detail::lexical_cast(text, value) && value >= 1e-6 && value <= 1e12;
+  return fits ? "" : fmt::format("'{}' is no number from 0.000001 to 1e12", printable(text, 64));
+}
+
 CLI::Option* add_positive(CLI::App& app, const char* name, std::optional<float>& value, const char* help) {
   return app.add_option_function<float>(name, [&value](const float& given) { value = given; }, help)
-      ->check(CLI::PositiveNumber);
+      ->check(why_not_positive, "FLOAT");
 }
 
 }  // namespace
@@ -58,7 +65,7 @@ void add_override_options(CLI::App& app, OverrideFlags& f) {
   add_positive(app, "--rope-scale", f.ropes.scale, "the trained context grows by this factor");
   app.add_option_function<float>(
          "--rope-freq-scale", [&f](const float& given) { f.ropes.scale = 1.0f / given; }, "1 / --rope-scale")
-      ->check(CLI::PositiveNumber);
+      ->check(why_not_positive, "FLOAT");
   add_positive(app, "--rope-freq-base", f.ropes.freq_base, "base of the rope's frequencies");
   app.add_option_function<int>(
          "--yarn-orig-ctx", [&f](const int& given) { f.ropes.original_context = given; },
