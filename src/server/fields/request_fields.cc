@@ -96,9 +96,10 @@ void read_speculation(const Fields& fields, const ServedModel& model, Generation
   if (!prediction->is_object()) fields.refuse("prediction", "must be an object");
   const Fields inner(*prediction, "prediction.");
   if (inner.string("type", 16).value_or("content") != "content") inner.refuse("type", "must be content");
-  if (const JsonValue* content = inner.find("content"))
-    spec.prediction = model.tokenizer().encode(content_text(*content, "prediction.content", {"text"}),
-                                               {.add_special = false, .parse_special = false});
+  const JsonValue* content = inner.find("content");
+  if (!content) inner.refuse("content", "is missing");
+  spec.prediction = model.tokenizer().encode(content_text(*content, "prediction.content", {"text"}),
+                                             {.add_special = false, .parse_special = false});
 }
 
 // Clients differ in the name of the reasoning.
