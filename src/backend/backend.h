@@ -165,8 +165,6 @@ class Backend {
 
   // ---- primitives of recurrent layers ----
   virtual void gate(Tensor x /* in, out [n, dim] */, Tensor gate /* [n, dim] */);  // x *= sigmoid(gate)
-  // Replaces each channel by SiLU of the convolution of its last `width` inputs. The state holds the inputs of earlier
-  // steps.
   virtual void short_conv(const ShortConvArgs& args);
   virtual void delta_rule(const DeltaRuleArgs& args);
   virtual void ssm_scan(const SsmScanArgs& args);

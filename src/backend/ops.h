@@ -89,7 +89,8 @@ struct QkvArgs {
 // kSparseMixer (arXiv:2311.10768, as PhiMoE uses it): experts are chosen one after another. The weight of each is its
 // share of the softmax over the experts that are left and whose score is near its own.
 enum class Scoring : uint8_t { kSoftmax, kSigmoid, kSparseMixer };
-inline constexpr float kMixerJitter = 0.01f;  // an expert with score s is near the best if (best - s) / max(|s|, best) <= 2 * this
+inline constexpr float kMixerJitter =
+    0.01f;  // an expert with score s is near the best if (best - s) / max(|s|, best) <= 2 * this
 
 // How the router chooses a token's experts: the n_used experts with the highest score, among all experts or among the
 // best groups.

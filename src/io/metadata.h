@@ -102,7 +102,8 @@ class Metadata {
 
   std::string source_;
   std::vector<Entry> entries_;
-  std::shared_ptr<std::list<std::string>> own_ = std::make_shared<std::list<std::string>>();  // keys and values of set()
+  std::shared_ptr<std::list<std::string>> own_ =
+      std::make_shared<std::list<std::string>>();  // keys and values of set()
   NameIndex index_;
 };
 

@@ -115,7 +115,8 @@ TEST_P(CudaLayers, EqualOpsOneByOne) {
 // experts whose weights have a table of levels. With long contexts, single kernels may be faster.
 TEST_P(CudaLayers, SeveralSequences) {
   if (GetParam().runs_on_clusters()) return;  // CudaClusters.SeveralTokens tests these
-  if (GetParam().plain_choice) return;        // among so many choices of experts, some are near ties
+  // With 8 tokens, two experts have nearly equal scores somewhere, and two kernels may choose differently.
+  if (GetParam().plain_choice) return;
   const uint64_t seed = test_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   OpByOp other(create_cuda_backend({.device = "cuda"}));

@@ -16,7 +16,7 @@ struct AttentionBlock {
   bool beside = false;        // the input is the fork, not x
   Tensor fork;                // [max_tokens, dim], the program's
   bool only_queries = false;  // the keys and values are those of an earlier layer; wk and wv are empty
-  Weight wq, wk, wv;          // [n_heads * head_dim, dim], [n_kv_heads * head_dim, dim] twice; no wv: v = k before norms
+  Weight wq, wk, wv;  // [n_heads * head_dim, dim], [n_kv_heads * head_dim, dim] twice; no wv: v = k before norms
   Tensor bq, bk, bv;          // [1, rows of the weight] or empty
   NormArgs q_norm, k_norm;    // weight [1, head_dim] or [1, rows of the weight] or empty
   NormArgs v_norm;            // of each head, without a weight; only with norms_values

@@ -20,33 +20,17 @@ void run_block(const DenseExpertsBlock& b, Backend& backend) {
                hidden = backend.token_rows(b.dense.hidden), branch = backend.token_rows(b.dense.branch),
                sum = backend.token_rows(b.experts.sum), router_rows = backend.token_rows(b.router_rows);
   const FeedForwardBlock& d = b.dense;
-  backend.gate_up({.y = hidden, .x = x, .norm = d.norm, .normed = norm_out, .w_gate = &d.w_gate, .w_up = &d.w_up,
-                   .act = d.act});
+  backend.gate_up(
+      {.y = hidden, .x = x, .norm = d.norm, .normed = norm_out, .w_gate = &d.w_gate, .w_up = &d.w_up, .act = d.act});
   backend.matmul(branch, hidden, d.w_down);
   if (b.join.sums) backend.all_reduce(branch);
   backend.norm(branch, branch, b.dense_post_norm);
 
-  const ExpertsBlock& e = b.experts;
-  const int64_t rows = x.rows * e.route.n_used;
   backend.norm(router_rows, x, b.router_norm);
   backend.zero(sum);
-  backend.moe({.residual = sum,
-               .x = x,
-               .norm = e.norm,
-               .normed = norm_out,
-               .router_x = router_rows,
-               .w_router = &e.w_router,
-               .route = e.route,
-               .w_gate = &e.w_gate,
-               .w_up = &e.w_up,
-               .w_down = &e.w_down,
-               .act = e.act,
-               .logits = backend.token_rows(e.logits),
-               .ids = backend.token_rows(e.ids),
-               .weights = backend.token_rows(e.weights),
-               .gate = e.gate.view(rows, e.ffn_dim),
-               .up = e.up.view(rows, e.ffn_dim),
-               .out = e.out.slice_rows(0, rows)});
+  MoeArgs args = moe_args(b.experts, backend);
+  args.residual = sum, args.x = x, args.norm = b.experts.norm, args.normed = norm_out, args.router_x = router_rows;
+  backend.moe(args);
   if (b.join.sums) backend.all_reduce(sum);
   backend.norm(sum, sum, b.experts_post_norm);
   backend.add(branch, sum);

@@ -62,38 +62,38 @@ static void scaled_experts(Backend& backend, const ExpertsBlock& b, const Tensor
   backend.moe_combine(to, out, weights);
 }
 
+MoeArgs moe_args(const ExpertsBlock& b, Backend& backend) {
+  const int64_t rows = backend.token_rows(b.x).rows * b.route.n_used;
+  return {.w_router = &b.w_router,
+          .b_router = b.b_router,
+          .route = b.route,
+          .w_gate = &b.w_gate,
+          .w_up = &b.w_up,
+          .w_down = &b.w_down,
+          .b_gate = b.b_gate,
+          .b_up = b.b_up,
+          .b_down = b.b_down,
+          .act = b.act,
+          .logits = backend.token_rows(b.logits),
+          .ids = backend.token_rows(b.ids),
+          .weights = backend.token_rows(b.weights),
+          .gate = b.gate.view(rows, b.ffn_dim),
+          .up = b.up.view(rows, b.ffn_dim),
+          .out = b.out.slice_rows(0, rows)};
+}
+
 void run_block(const ExpertsBlock& b, Backend& backend) {
   const Tensor x = backend.token_rows(b.x), norm_out = backend.token_rows(b.normed);
   const Tensor to = b.sums ? backend.token_rows(b.sum) : x;
-  const int64_t rows = x.rows * b.route.n_used;
   const auto [input, first_norm] = input_of(backend, b, norm_out);
   if (b.sums) backend.zero(to);
   if (b.scales_input) {
     scaled_experts(backend, b, to, norm_out);
-    if (b.shared_gate) shared_expert(backend, b, to, norm_out);
-    if (b.sums) backend.add_reduced(x, to, norm_out, b.next_norm);
-    return;
+  } else {
+    MoeArgs args = moe_args(b, backend);
+    args.residual = to, args.x = input, args.norm = first_norm, args.normed = norm_out;
+    backend.moe(args);
   }
-  backend.moe({.residual = to,
-               .x = input,
-               .norm = first_norm,
-               .normed = norm_out,
-               .w_router = &b.w_router,
-               .b_router = b.b_router,
-               .route = b.route,
-               .w_gate = &b.w_gate,
-               .w_up = &b.w_up,
-               .w_down = &b.w_down,
-               .b_gate = b.b_gate,
-               .b_up = b.b_up,
-               .b_down = b.b_down,
-               .act = b.act,
-               .logits = backend.token_rows(b.logits),
-               .ids = backend.token_rows(b.ids),
-               .weights = backend.token_rows(b.weights),
-               .gate = b.gate.view(rows, b.ffn_dim),
-               .up = b.up.view(rows, b.ffn_dim),
-               .out = b.out.slice_rows(0, rows)});
   if (b.shared_gate) shared_expert(backend, b, to, norm_out);
   if (b.sums) backend.add_reduced(x, to, norm_out, b.next_norm);
 }

@@ -32,5 +32,7 @@ struct ExpertsBlock {
   void lay_out(Buffers& buffers);
 };
 void run_block(const ExpertsBlock& b, Backend& backend);
+// The arguments of the experts' products for this step's tokens, without input, norm and residual.
+MoeArgs moe_args(const ExpertsBlock& b, Backend& backend);
 
 }  // namespace ingot

@@ -158,7 +158,8 @@ void CpuBackend::embed(Tensor x, const Weight& table, float scale) {
     if (table.codes != nullptr) {
       decode_row(table.format, table.row(batch().tokens[t]), x.f32(t), x.cols);
     } else {
-      cpu::read_packed_row(*static_cast<const cpu::PackedWeight*>(table.packed), table.format, batch().tokens[t], x.f32(t));
+      cpu::read_packed_row(*static_cast<const cpu::PackedWeight*>(table.packed), table.format, batch().tokens[t],
+                           x.f32(t));
     }
     if (scale != 1.0f) kernels_.scale(x.f32(t), x.cols, scale, 0.0f);
   });

@@ -80,8 +80,8 @@ bool second_fits(const FeedForwardBlock& f, float eps) {
 bool second_fits(const ExpertsBlock& e, float eps) {
   const PackedWeight& router = packed(e.w_router);
   return is_plain_norm(e.norm) && e.norm.eps == eps && !e.b_gate && !e.b_up && !e.b_down && e.shared_dim == 0 &&
-         !e.sums && !e.route.expert_scale && !e.scales_input &&
-         e.route.scoring != Scoring::kSparseMixer && e.route.n_groups_used >= e.route.n_groups && router.layout == Layout::kDense && !router.f32 &&
+         !e.sums && !e.route.expert_scale && !e.scales_input && e.route.scoring != Scoring::kSparseMixer &&
+         e.route.n_groups_used >= e.route.n_groups && router.layout == Layout::kDense && !router.f32 &&
          reinterpret_cast<uintptr_t>(router.data) % 16 == 0;
 }
 

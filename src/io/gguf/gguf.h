@@ -25,7 +25,9 @@ class Gguf {
   // The metadata of the first part, which has all the model's metadata.
   const Metadata& metadata() const { return metadata_; }
   // Metadata::set, for values that the user gives in place of the file's. The file does not change.
-  void set_metadata(std::string_view key, ValueType type, std::string bytes) { metadata_.set(key, type, std::move(bytes)); }
+  void set_metadata(std::string_view key, ValueType type, std::string bytes) {
+    metadata_.set(key, type, std::move(bytes));
+  }
 
   std::span<const TensorInfo> tensors() const { return tensors_; }  // part by part, in file order
   const TensorInfo* find(std::string_view name) const;

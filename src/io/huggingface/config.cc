@@ -14,10 +14,9 @@ constexpr int64_t kMaxVocab = 1 << 24, kMaxContext = 1 << 30, kMaxId = INT32_MAX
 // The keys that are read for all families.
 constexpr std::string_view kOfAllFamilies[] = {
     "attention_bias", "head_dim", "hidden_act", "hidden_size", "intermediate_size", "is_causal",
-    "max_position_embeddings",
-    "n_routed_experts", "num_attention_heads", "num_experts", "num_hidden_layers", "num_key_value_heads",
-    "num_local_experts", "per_layer_config", "original_max_position_embeddings", "rms_norm_eps", "rope_parameters", "rope_scaling",
-    "rope_theta", "tie_word_embeddings", "vocab_size"};
+    "max_position_embeddings", "n_routed_experts", "num_attention_heads", "num_experts", "num_hidden_layers",
+    "num_key_value_heads", "num_local_experts", "per_layer_config", "original_max_position_embeddings",
+    "rms_norm_eps", "rope_parameters", "rope_scaling", "rope_theta", "tie_word_embeddings", "vocab_size"};
 
 // Other names of some keys.
 constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
@@ -223,7 +222,8 @@ void read_differences(const Keys& text, HfConfig& c) {
                                                                    {"head_dim", &HfLayer::head_dim},
                                                                    {"intermediate_size", &HfLayer::ffn_dim}};
   if (const auto heads = text.find("num_attention_heads_per_layer")) {
-    for (const Json& n : heads->elements()) c.of_layers.push_back({.n_heads = static_cast<int>(n.integer(1, kMaxHeads))});
+    for (const Json& n : heads->elements())
+      c.of_layers.push_back({.n_heads = static_cast<int>(n.integer(1, kMaxHeads))});
     if (c.of_layers.size() != static_cast<size_t>(c.n_layers))
       throw heads->error("{} elements for {} layers", c.of_layers.size(), c.n_layers);
   }
@@ -409,8 +409,12 @@ std::string HfConfig::text_or(const char* key, const char* fallback) const {
 std::vector<float> HfConfig::numbers(const char* key) const {
   std::vector<float> all;
   const auto list = keys ? keys->text.find(key) : std::nullopt;
-  if (list)
-    for (const Json& one : list->elements()) all.push_back(static_cast<float>(one.number()));
+  if (!list) return all;
+  for (const Json& one : list->elements()) {
+    if (all.size() == static_cast<size_t>(n_layers))
+      throw error(key, "has more elements than the model's {} layers", n_layers);
+    all.push_back(static_cast<float>(one.number()));
+  }
   return all;
 }
 

@@ -23,10 +23,10 @@ struct HfRope {
   std::optional<float> factor, low_freq_factor, high_freq_factor, beta_fast, beta_slow;
   std::optional<float> attention_factor, mscale, mscale_all_dim;
   std::vector<float> short_factor, long_factor;
-  float local_partial = 0;   // of layers with a window; 0: partial_rotary_factor
-  float query_beta = 0;      // llama_4_scaling_beta: of queries at positions from original_context on; 0: none
+  float local_partial = 0;    // of layers with a window; 0: partial_rotary_factor
+  float query_beta = 0;       // llama_4_scaling_beta: of queries at positions from original_context on; 0: none
   std::vector<int> sections;  // mrope_section; empty: absent
-  float alpha = 0;           // Hunyuan's factor for the base; 0: none
+  float alpha = 0;            // Hunyuan's factor for the base; 0: none
   float local_theta = 0;     // rope base of layers with a window, if different; else 0
   int original_context = 0;  // original_max_position_embeddings; max_position_embeddings if the file lacks it
   bool truncate = true;
@@ -85,7 +85,8 @@ struct HfConfig {
   float positive_or(const char* key, float fallback) const;  // 0 counts as absent
   float factor_or(const char* key, float fallback) const;    // 0 is refused
   std::string text_or(const char* key, const char* fallback) const;
-  std::vector<float> numbers(const char* key) const;  // of a list; empty: absent
+  // Of a list with a number for each layer, or for some; empty: absent.
+  std::vector<float> numbers(const char* key) const;
   // Two numbers, of which the second is at least the first and may be infinite.
   std::optional<std::pair<float, float>> limits(const char* key) const;
   std::optional<std::vector<int>> integers(const char* key, int64_t low, int64_t high) const;  // nothing: no such list

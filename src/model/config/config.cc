@@ -82,8 +82,8 @@ void share_keys(const GgufKeys& keys, Config& c) {
   for (int i = first; i < c.n_layers; ++i) {
     c.layers[i].kv_layer = last_of_kind(c, i, first);
     if (c.layers[i].kv_layer < 0)
-      throw keys.error("attention.shared_kv_layers", "{}: layer {} has no earlier layer of its kind whose keys it can read",
-                       n_shared, i);
+      throw keys.error("attention.shared_kv_layers",
+                       "{}: layer {} has no earlier layer of its kind whose keys it can read", n_shared, i);
   }
 }
 
@@ -245,7 +245,8 @@ Config config_from_gguf(const Gguf& file) {
     if (keys.has("rope.dimension_count_swa"))
       c.local_rot_dim = keys.integer("rope.dimension_count_swa", 2, c.local_rot_dim > 0 ? c.local_rot_dim : c.head_dim);
     if (c.local_rot_dim == c.rot_dim) c.local_rot_dim = 0;
-    if (c.local_rot_dim % 2 != 0) throw keys.error("rope.dimension_count_swa", "{} is not an even number", c.local_rot_dim);
+    if (c.local_rot_dim % 2 != 0)
+      throw keys.error("rope.dimension_count_swa", "{} is not an even number", c.local_rot_dim);
     if (c.rot_dim % 2 != 0) throw keys.error("rope.dimension_count", "{} is not an even number", c.rot_dim);
   }
   c.rope_theta = keys.positive_or("rope.freq_base", 10000.0f);

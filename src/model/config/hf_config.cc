@@ -201,12 +201,14 @@ ExpertConfig experts_of(const HfConfig& file, const Arch& arch) {
   } else if (router == "softmax") {
     e.normalize = true;  // softmax over the chosen
   } else if (!router.empty()) {
-    throw file.error("expert_selection_fn", "'{}' is not supported: supported are softmax and sigmoid", printable(router, 64));
+    throw file.error("expert_selection_fn", "'{}' is not supported: supported are softmax and sigmoid",
+                     printable(router, 64));
   }
   if (const std::string sum = file.text_or("shared_expert_combination_strategy", "sum"); sum == "average") {
     if (e.shared_dim > 0) e.scale = e.scale / 2, e.shared_scale = 0.5f;
   } else if (sum != "sum") {
-    throw file.error("shared_expert_combination_strategy", "'{}' is not supported: supported are sum and average", printable(sum, 64));
+    throw file.error("shared_expert_combination_strategy", "'{}' is not supported: supported are sum and average",
+                     printable(sum, 64));
   }
   if (file.positive_or("moe_router_logit_softcapping", 0) > 0)
     throw file.error("moe_router_logit_softcapping", "is above 0, which is not supported");
@@ -312,7 +314,8 @@ void set_family_facts(const HfConfig& file, Config& c) {
   if (!file.flag_or("use_qk_norm", true)) c.norms_heads = false;
   const std::string gating = file.text_or("gating", "");
   c.gates_heads = c.arch->softplus_gate && (gating.empty() || gating == "per-head");
-  c.ffn_dim = file.integer_or("prefix_dense_intermediate_size", file.integer_or("intermediate_size_mlp", c.ffn_dim, 1, 1 << 24), 1, 1 << 24);
+  c.ffn_dim = file.integer_or("prefix_dense_intermediate_size",
+                              file.integer_or("intermediate_size_mlp", c.ffn_dim, 1, 1 << 24), 1, 1 << 24);
   if (file.rope.alpha > 0 && file.rope.kind == "dynamic") {
     const auto n = static_cast<float>(c.head_dim);
     c.rope_theta *= std::pow(file.rope.alpha, n / (n - 2));

@@ -24,7 +24,8 @@ void apply(const RopeOverrides& o, Config& c) {
   RopeScaling& scaling = c.rope_scaling;
   const RopeScalingKind kind = kind_of(o, scaling);
   if (o.freq_base) c.rope_theta = *o.freq_base;
-  if (kind != scaling.kind) scaling = {.kind = kind, .original_context = c.n_ctx_train, .truncate = c.arch->yarn_truncates};
+  if (kind != scaling.kind)
+    scaling = {.kind = kind, .original_context = c.n_ctx_train, .truncate = c.arch->yarn_truncates};
   const bool is_yarn = kind == RopeScalingKind::kYarn;
   if (!is_yarn && (o.original_context || o.attn_factor || o.beta_slow || o.beta_fast))
     throw UsageError("settings of YaRN need the scaling of ropes by YaRN: set it to yarn");

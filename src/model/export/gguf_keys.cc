@@ -139,8 +139,10 @@ void write_layers(const Checkpoint& checkpoint, const Config& c, const GgufKeyWr
       throw Error("{}: GGUF cannot store that layer {} has {} rope: run the directory without converting it",
                   printable(checkpoint.path()), i, without_rope ? "a" : "no");
   }
-  const bool lists_windows = arch.rope_needs_window || arch.local_theta == kSameTheta || arch.norms_values;  // like llama.cpp's converter
-  if (c.sliding_window > 0 && !arch.first_is_global && (lists_windows || !as_usual)) keys.set("attention.sliding_window_pattern", windowed);
+  const bool lists_windows =
+      arch.rope_needs_window || arch.local_theta == kSameTheta || arch.norms_values;  // like llama.cpp's converter
+  if (c.sliding_window > 0 && !arch.first_is_global && (lists_windows || !as_usual))
+    keys.set("attention.sliding_window_pattern", windowed);
   if (c.experts.n > 0) write_expert_layers(checkpoint, c, keys);
 }
 
@@ -148,8 +150,9 @@ void write_experts(const Checkpoint& checkpoint, const ExpertConfig& e, const Gg
   if (e.n == 0) return;
   const bool averages = checkpoint.config().arch->norm_by_eps;  // readers know that such models average
   if ((e.shared_scale != 1) != (averages && e.shared_dim > 0))
-    throw Error("{}: GGUF cannot store how this model joins shared and other experts: run the directory without converting it",
-                printable(checkpoint.path()));
+    throw Error(
+        "{}: GGUF cannot store how this model joins shared and other experts: run the directory without converting it",
+        printable(checkpoint.path()));
   keys.count("expert_count", e.n);
   keys.count("expert_used_count", e.n_used);
   keys.count("expert_feed_forward_length", e.ffn_dim);
@@ -204,8 +207,9 @@ void write_heads(const Checkpoint& checkpoint, const Config& c, const GgufKeyWri
     const int head_dim = layer.heads ? layer.heads->head_dim : c.head_dim;
     if (layer.window > 0 && narrow == 0) narrow = head_dim;
     if (head_dim != (layer.window > 0 ? narrow : c.head_dim))
-      throw Error("{}: GGUF cannot store that layer {} has heads of {} dimensions: run the directory without converting it",
-                  printable(checkpoint.path()), i, head_dim);
+      throw Error(
+          "{}: GGUF cannot store that layer {} has heads of {} dimensions: run the directory without converting it",
+          printable(checkpoint.path()), i, head_dim);
   }
   write_of_layers(c, "attention.head_count", [](const Config& l) { return l.n_heads; }, keys);
   write_kv_heads(c, keys);

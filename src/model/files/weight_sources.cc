@@ -189,7 +189,8 @@ class SafetensorsSource final : public WeightSource {
           "config.json says how",
           name(), printable(tensor.name), tensor.dtype->name);
     if (tensor.n_dims > 3)
-      throw Error("{}: tensor '{}' has {} dimensions: expected at most 3", name(), printable(tensor.name), tensor.n_dims);
+      throw Error("{}: tensor '{}' has {} dimensions: expected at most 3", name(), printable(tensor.name),
+                  tensor.n_dims);
     if (tensor.n_dims == 0) return {.format = *tensor.dtype->format, .n_out = 1, .n_in = 1};
     const int64_t n_in = tensor.shape[tensor.n_dims - 1];
     return {.format = *tensor.dtype->format, .n_out = n_in > 0 ? tensor.n_elements() / n_in : 0, .n_in = n_in};

@@ -29,8 +29,9 @@ constexpr Dim kInput = {[](const Config& c) -> int64_t { return (c.reads_pair ? 
 constexpr Dim kQNorm = {[](const Config& c) -> int64_t { return c.arch->norms_all_heads ? c.q_dim() : c.head_dim; }};
 constexpr Dim kKNorm = {[](const Config& c) -> int64_t { return c.arch->norms_all_heads ? c.kv_dim() : c.head_dim; }};
 // The gate has a number for each column of the output, or for each head.
-constexpr Dim kGate = {[](const Config& c) -> int64_t { return c.gates_heads ? c.n_heads : c.q_dim(); },
-                       [](const Config& rank) { return scaled(rank.share->heads, rank.gates_heads ? 1 : rank.head_dim); }};
+constexpr Dim kGate = {
+    [](const Config& c) -> int64_t { return c.gates_heads ? c.n_heads : c.q_dim(); },
+    [](const Config& rank) { return scaled(rank.share->heads, rank.gates_heads ? 1 : rank.head_dim); }};
 constexpr Dim kHeads = {head_count, [](const Config& rank) { return std::vector<Range>{rank.share->heads}; }};
 
 std::vector<int32_t> rotated(const Config& c, int64_t n) { return rope_order(c, n, c.head_dim, 0); }
@@ -150,7 +151,8 @@ bool lists_heads(const GgufKeys& keys) {
   const auto differ = [&](const char* key) {
     const Value* value = keys.metadata().find(keys.name(key));
     if (value == nullptr || !value->is_array()) return false;
-    const auto list = *keys.metadata().find_u32_per_layer(keys.name(key), keys.metadata().get_u32(keys.name("block_count")));
+    const auto list =
+        *keys.metadata().find_u32_per_layer(keys.name(key), keys.metadata().get_u32(keys.name("block_count")));
     return std::ranges::any_of(list, [&](uint32_t n) { return n != list[0] && n != kNoHeads && list[0] != kNoHeads; });
   };
   return differ("attention.head_count") || differ("attention.head_count_kv");

@@ -31,8 +31,16 @@ constexpr Slice kGateHalf = {two_expert_sizes}, kUpHalf = {two_expert_sizes, exp
 
 constexpr MatrixRow of_experts(const char* gguf_name, const char* hf_name, Weight& (*member)(void*),
                                const Slice& slice) {
-  return {.gguf_name = gguf_name, .hf_name = hf_name, .member = member, .n_out = kExpertFfn, .n_in = kModelDim,
-          .shard = Shard::kColumns, .optional = kOptional, .gguf_slice = slice, .hf_slice = slice, .count = kEachExpert};
+  return {.gguf_name = gguf_name,
+          .hf_name = hf_name,
+          .member = member,
+          .n_out = kExpertFfn,
+          .n_in = kModelDim,
+          .shard = Shard::kColumns,
+          .optional = kOptional,
+          .gguf_slice = slice,
+          .hf_slice = slice,
+          .count = kEachExpert};
 }
 
 constexpr VectorRow norm_row(const char* gguf_name, const char* hf_name, VectorMember member) {

@@ -76,7 +76,6 @@ constexpr Shape kShapes[] = {
     {"gemma-4-e4b", "gemma4", 42, 2560, 8, 2, 512, 10240, 262144, 131072, 1e6f, 1e-6f, {}, 512, 0, set_gemma4<2, 18, 256>},
     {"gemma-4-26b-a4b", "gemma4", 30, 2816, 16, 2, 512, 2112, 262144, 262144, 1e6f, 1e-6f,
      {.n = 128, .n_used = 8, .ffn_dim = 704, .normalize = true}, 1024, 0, set_gemma4<8, 0, 0>},
-    {"gemma-4-31b", "gemma4", 60, 5376, 32, 4, 512, 21504, 262144, 262144, 1e6f, 1e-6f, {}, 1024, 0, set_gemma4<16, 0, 0>},
     {"gpt-oss-20b", "gpt-oss", 24, 2880, 64, 8, 64, 2880, 201088, 131072, 1.5e5f, 1e-5f,
      {.n = 32, .n_used = 4, .ffn_dim = 2880, .normalize = true}, 128},
     {"deepseek-v2-lite", "deepseek2", 27, 2048, 16, 1, 576, 10944, 102400, 163840, 1e4f, 1e-6f,

@@ -1,7 +1,7 @@
 // KeptAnswers: answers that outlive their connection. A client that names its answer (header X-Keep-Answer: NAME) may
 // lose the connection, for example because its page is reloaded. The answer goes on, and GET /answers/NAME sends it
-// again from its beginning and then as it grows. An answer is forgotten some time after its end, and cancelled if
-// nobody listens for that time. Its bytes are part of the server's memory of requests.
+// again from its beginning and then as it grows. After Options::time without a client, an answer is cancelled, or
+// forgotten if it has ended. The budget of requests (MemoryBudget) counts the bytes of kept answers.
 #pragma once
 #include <chrono>
 #include <map>

@@ -20,9 +20,13 @@ void want_grammar(GrammarKind kind, std::string text, const std::string& path, G
 }
 
 // A schema is JSON, or a string that contains JSON.
-void read_schema_value(const JsonValue& schema, const std::string& path, GenerationSpec& spec) {
+void check_schema_value(const JsonValue& schema, const std::string& path) {
   if (!schema.is_object() && !schema.is_boolean() && !schema.is_string())
     refuse_value(path, "must be a JSON Schema: an object, true or false");
+}
+
+void read_schema_value(const JsonValue& schema, const std::string& path, GenerationSpec& spec) {
+  check_schema_value(schema, path);
   std::string text = schema.is_string() ? schema.get<std::string>() : dump_json(schema);
   want_grammar(GrammarKind::kSchema, std::move(text), path, spec);
 }
@@ -59,15 +63,17 @@ void read_structured_outputs(const JsonValue& value, GenerationSpec& spec) {
 void read_format(const JsonValue& format, const std::string& path, GenerationSpec& spec) {
   const Fields fields(format, path + ".");
   const std::string type = fields.string("type", 64).value_or("");
-  if (type == "text") return;
-  if (type != "json_object" && type != "json_schema")
+  if (type != "text" && type != "json_object" && type != "json_schema")
     fields.refuse("type", "must be \"text\", \"json_object\" or \"json_schema\"");
   const JsonValue* nested = fields.find("json_schema");
   const Fields inner(nested ? *nested : format, nested ? path + ".json_schema." : path + ".");
+  inner.string("name", kMaxGrammarBytes);
   inner.boolean("strict");
   const JsonValue* schema = inner.find("schema");
-  if (!schema && type == "json_schema") inner.refuse("schema", "is missing: the answer must follow a schema");
   const std::string where = path + (nested ? ".json_schema.schema" : ".schema");
+  if (schema) check_schema_value(*schema, where);
+  if (type == "text") return;
+  if (!schema && type == "json_schema") inner.refuse("schema", "is missing: the answer must follow a schema");
   read_schema_value(schema ? *schema : JsonValue{{"type", "object"}}, schema ? where : path, spec);
 }
 

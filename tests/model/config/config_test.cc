@@ -183,7 +183,8 @@ TEST(Config, ListsForLayers) {
   EXPECT_EQ(differ.layers[1].heads, std::nullopt);
   EXPECT_EQ(differ.ffn_dim, 96);
   EXPECT_EQ(differ.layers[1].ffn_dim, 64);
-  const std::pair<const char*, uint32_t> shared[] = {{"attention.shared_kv_layers", 2}, {"rope.dimension_count_swa", 3}};
+  const std::pair<const char*, uint32_t> shared[] = {{"attention.shared_kv_layers", 2},
+                                                     {"rope.dimension_count_swa", 3}};
   for (const auto& [key, value] : shared) {
     const std::string message =
         key_complaint("", [&, key = key, value = value](GgufWriter& w) { w.set(std::string("llama.") + key, value); });

@@ -182,7 +182,8 @@ TEST_F(HfConfigTest, RopeKindsAreNamed) {  // S19
       json["rope_scaling"] = {{"rope_type", kind}, {"factor", 2.0}};
     });
     EXPECT_NE(message.find(kind), std::string::npos) << message;
-    EXPECT_NE(message.find("supported are default, linear, dynamic, llama3, yarn, longrope and proportional"), std::string::npos)
+    EXPECT_NE(message.find("supported are default, linear, dynamic, llama3, yarn, longrope and proportional"),
+              std::string::npos)
         << message;
   }
   for (const char* key : {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}) {
@@ -357,14 +358,21 @@ TEST(HfFamilyConfig, BadKeysAreNamed) {
   expect(refusal("gemma4_e", "num_kv_shared_layers", 3), "num_kv_shared_layers", "layer 1 has no earlier layer");
   expect(refusal("gemma4_e", "layer_types", {"full_attention"}), "layer_types", "1 elements for 4 layers");
   expect(refusal("gemma4_e", "per_layer_config", {{"7", {{"head_dim", 8}}}}), "per_layer_config", "'7' is no layer");
-  expect(refusal("gemma4_e", "per_layer_config", {{"1", {{"sliding_window", 8}}}}), "per_layer_config", "not supported");
-  expect(refusal("gemma4_e", "per_layer_config", {{"1", {{"num_key_value_heads", 3}}}}), "num_attention_heads", "layer 1");
+  expect(refusal("gemma4_e", "per_layer_config", {{"1", {{"sliding_window", 8}}}}), "per_layer_config",
+         "not supported");
+  expect(refusal("gemma4_e", "per_layer_config", {{"1", {{"num_key_value_heads", 3}}}}), "num_attention_heads",
+         "layer 1");
   expect(refusal("gemma4_e", "vocab_size_per_layer_input", 9), "vocab_size_per_layer_input", "9");
   expect(refusal("cohere2_moe", "expert_selection_fn", "sinkhorn"), "expert_selection_fn", "sinkhorn");
-  expect(refusal("cohere2_moe", "shared_expert_combination_strategy", "max"), "shared_expert_combination_strategy", "max");
-  expect(refusal("laguna", "num_attention_heads_per_layer", {4, 4}), "num_attention_heads_per_layer", "2 elements for 3");
+  expect(refusal("cohere2_moe", "shared_expert_combination_strategy", "max"), "shared_expert_combination_strategy",
+         "max");
+  expect(refusal("laguna", "num_attention_heads_per_layer", {4, 4}), "num_attention_heads_per_layer",
+         "2 elements for 3");
   expect(refusal("laguna", "moe_router_logit_softcapping", 5.0), "moe_router_logit_softcapping", "not supported");
-  expect(refusal("laguna", "moe_apply_router_weight_on_input", true), "moe_apply_router_weight_on_input", "not supported");
+  expect(refusal("laguna", "moe_apply_router_weight_on_input", true), "moe_apply_router_weight_on_input",
+         "not supported");
+  expect(refusal("muse_glimmer", "layer_rope_theta", {1e4}), "layer_rope_theta", "1 elements for 4 layers");
+  expect(refusal("llama4", "moe_layers", {0, 1, 2, 3, 1}), "moe_layers", "more elements than the model's 4 layers");
   expect(refusal("glm4", "mrope_section", {1, 1, 2}, true), "mrope_section", "adds up to 4: expected 3");
 }
 

@@ -28,7 +28,8 @@ TEST(RopeOverrides, LinearScalingEqualsThatOfTheFile) {
   EXPECT_TRUE(file->metadata().contains("a.new.key"));
   const auto plain = gguf_checkpoint(file);
   EXPECT_EQ(plain->config().rope_scaling.kind, RopeScalingKind::kNone);
-  const RunnerOptions options{.backend = {.device = "ref"}, .max_batch_tokens = 512, .max_logits = 512, .kv_dtype = DType::kF32};
+  const RunnerOptions options{
+      .backend = {.device = "ref"}, .max_batch_tokens = 512, .max_logits = 512, .kv_dtype = DType::kF32};
   Ranks without(plain->config(), plain->weights(), options, nullptr);
   EXPECT_GT(largest_difference(all_logits(without, golden.tokens, 512), golden.logits), 1e-2);
   const auto scaled = with_ropes(plain, {.scaling = "linear", .scale = 2.5f});
@@ -55,7 +56,8 @@ TEST(RopeOverrides, ChangeTheConfig) {
 TEST(RopeOverrides, WhatDoesNotSuitIsRefused) {
   EXPECT_NE(complaint({.scaling = "ntk"}, "llama.gguf").find("'ntk' is not known"), std::string::npos);
   EXPECT_NE(complaint({.beta_slow = 2.0f}, "llama.gguf").find("settings of YaRN need"), std::string::npos);
-  EXPECT_NE(complaint({.scaling = "none", .scale = 2.0f}, "llama.gguf").find("a factor of ropes needs"), std::string::npos);
+  EXPECT_NE(complaint({.scaling = "none", .scale = 2.0f}, "llama.gguf").find("a factor of ropes needs"),
+            std::string::npos);
 }
 
 }  // namespace

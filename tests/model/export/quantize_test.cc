@@ -115,7 +115,8 @@ TEST_F(QuantizeTest, WrittenDirectoriesComputeWhatTransformersDid) {
     EXPECT_LT(largest_difference(logits, golden.logits), 1e-4);
     Ranks directory = load_hf(kHfModels / name);
     // In Muse Glimmer's files, the factor of the scores is in a norm: other roundings.
-    EXPECT_LT(largest_difference(logits, all_logits(directory, golden.tokens, 512)), name == "muse_glimmer" ? 5e-5 : 1e-6);
+    EXPECT_LT(largest_difference(logits, all_logits(directory, golden.tokens, 512)),
+              name == "muse_glimmer" ? 5e-5 : 1e-6);
     EXPECT_EQ(checkpoint->chat_template(), hf_checkpoint((kHfModels / name).string())->chat_template());
     const auto tokenizer = checkpoint->tokenizer(), direct = hf_checkpoint((kHfModels / name).string())->tokenizer();
     EXPECT_EQ(tokenizer->end_tokens(), direct->end_tokens());

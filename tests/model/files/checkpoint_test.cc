@@ -33,7 +33,8 @@ TEST(Checkpoint, DirectoriesAndFilesSayTheSame) {
       if (t.name.find(".act_fn.") == t.name.npos) n_hf += t.n_elements;
     const bool adds_norms = name == "muse_glimmer";  // of queries and keys, without a weight in directories
     for (const auto& t : b.tensors)
-      if (!t.name.starts_with("rope_") && !(adds_norms && (t.name.ends_with("_q_norm.weight") || t.name.ends_with("_k_norm.weight"))))
+      if (!t.name.starts_with("rope_") &&
+          !(adds_norms && (t.name.ends_with("_q_norm.weight") || t.name.ends_with("_k_norm.weight"))))
         n_gguf += t.n_elements;
     EXPECT_EQ(n_hf, n_gguf) << name;
     EXPECT_TRUE(hf->has_tokenizer());

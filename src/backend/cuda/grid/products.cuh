@@ -214,7 +214,8 @@ __device__ __forceinline__ void finish(const Block<C>& b, const Layer& layer, in
     p.x[token * p.x_stride + first_unit * kTileRows + o] = residual + total[0];
   } else if constexpr (kPhase == kGateUp) {
     const float weight = kShape.n_experts > 0 ? b.choice[token].weights[out / kShape.ffn] : 1.0f;
-    p.hidden[token * kShape.hidden() + out] = from_float<half>(weight * act_mul(total[0], total[1] * (w[1].factor * inverse), kShape.act));
+    p.hidden[token * kShape.hidden() + out] =
+        from_float<half>(weight * act_mul(total[0], total[1] * (w[1].factor * inverse), kShape.act));
   } else {
     constexpr int kCols = (kShape.n_heads + 2 * kShape.n_kv_heads) * kShape.head_dim;
     const int plane = kPlan.n_planes == 1 ? 0 : unit % 2;
