@@ -28,6 +28,7 @@ const LayersCase kLayersCases[] = {
     {.name = "q8_0, bf16 cache", .format = Format::Q8_0, .past = 15, .dim = 576, .ffn = 1536, .n_heads = 9, .n_kv_heads = 3, .kv = DType::kBF16},
     {.name = "q5_k, gelu, fp8 cache", .format = Format::Q5_K, .past = 1500, .dim = 256, .ffn = 512, .n_heads = 8, .act = Activation::kGeluTanh, .kv = DType::kE4M3},
     {.name = "q4_0, window", .format = Format::Q4_0, .past = 90, .window = 40},
+    {.name = "q4_0, window shorter than a step", .format = Format::Q4_0, .past = 60, .dim = 512, .ffn = 1024, .n_heads = 8, .head_dim = 128, .window = 5},
     {.name = "q4_0, bias of the output", .format = Format::Q4_0, .past = 17, .fits = false, .output_bias = true},
     {.name = "q4_0, heads of 128", .format = Format::Q4_0, .past = 17, .head_dim = 128},
     {.name = "q4_0, heads of 96", .format = Format::Q4_0, .past = 17, .fits = false, .head_dim = 96},
@@ -111,18 +112,24 @@ TEST_P(CudaLayers, EqualOpsOneByOne) {
   expect_equal_steps(GetParam(), plain, recorded, GetParam().fits && has_clusters(*backend));
 }
 
-// Steps of a token for each of several sequences, if they do not run on clusters. The grid runs up to 8 tokens, but no
-// experts whose weights have a table of levels. With long contexts, single kernels may be faster.
-TEST_P(CudaLayers, SeveralSequences) {
+// Steps of a token for each of several sequences, or of several tokens of a sequence, if they do not run on clusters.
+// The grid runs up to 8 tokens, but no experts whose weights have a table of levels. With long contexts, single kernels
+// may be faster.
+TEST_P(CudaLayers, SeveralTokens) {
   if (GetParam().runs_on_clusters()) return;  // CudaClusters.SeveralTokens tests these
   // With 8 tokens, two experts have nearly equal scores somewhere, and two kernels may choose differently.
   if (GetParam().plain_choice) return;
   const uint64_t seed = test_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   OpByOp other(create_cuda_backend({.device = "cuda"}));
-  for (const size_t n : {2, 3, 8}) {
-    SCOPED_TRACE(std::to_string(n) + " sequences");
-    const std::vector<int> q_lens(n, 1);
+  for (const std::vector<int>& q_lens : {std::vector<int>{1, 1},
+                                         {1, 1, 1},
+                                         std::vector<int>(8, 1),
+                                         {2},
+                                         {3, 3},
+                                         {4, 1, 2},
+                                         {8}}) {
+    SCOPED_TRACE(testing::PrintToString(q_lens));
     Decoder plain(other, GetParam(), seed, q_lens), recorded(*backend, GetParam(), seed, q_lens);
     const bool has_levels = GetParam().n_experts > 0 && info(GetParam().format).codebook != nullptr &&
                             GetParam().format != Format::MXFP4;

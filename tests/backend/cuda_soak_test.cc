@@ -66,11 +66,10 @@ const LayersCase kSoakCases[] = {
      .n_layers = 4},
 };
 
-void soak(const LayersCase& c, size_t n_rows, uint64_t seed) {
+void soak(const LayersCase& c, const std::vector<int>& q_lens, uint64_t seed) {
   constexpr int kBursts = 40, kStepsOfBurst = 25;
   const auto backend = create_cuda_backend({.device = "cuda"});
   OpByOp other(create_cuda_backend({.device = "cuda"}));
-  const std::vector<int> q_lens(n_rows, 1);
   Decoder plain(other, c, seed, q_lens), recorded(*backend, c, seed, q_lens);
   const double bound = c.kv == DType::kE4M3 ? 4e-2 : 2e-2;
   for (int step = 0; step < Decoder::kSteps; ++step) {
@@ -102,10 +101,12 @@ TEST(CudaSoak, StepsOnTheGridGiveTheSameBits) {
     LayersCase c = kSoakCases[random() % std::size(kSoakCases)];
     constexpr unsigned kPasts[] = {1, 40, 300, 2000};
     c.past = static_cast<int>(random() % kPasts[random() % std::size(kPasts)]);
-    const size_t n_rows = 1 + random() % 8;
-    std::printf("soak: seed %u: %s, %zu rows after %d tokens\n", seed, c.name, n_rows, c.past);
+    // Each row has its own sequence, or all rows have the same.
+    const int n_rows = 1 + static_cast<int>(random() % 8);
+    const std::vector<int> q_lens = random() % 2 == 0 ? std::vector<int>(static_cast<size_t>(n_rows), 1) : std::vector<int>{n_rows};
+    std::printf("soak: seed %u: %s, %d rows of %zu sequences after %d tokens\n", seed, c.name, n_rows, q_lens.size(), c.past);
     std::fflush(stdout);
-    soak(c, n_rows, seed);
+    soak(c, q_lens, seed);
     ASSERT_FALSE(HasFailure()) << "seed " << seed;
   }
 }

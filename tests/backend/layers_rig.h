@@ -70,9 +70,10 @@ class Decoder {
     program_.blocks.emplace_back(
         HeadBlock{.norm = rig_.norm(c.dim), .output = rig_.weight(Format::F16, kVocab, c.dim), .n_vocab = kVocab});
     const int n_seqs = static_cast<int>(q_lens_.size()) + 1;  // so that recorded steps have padding
+    const int n_tokens = n_seqs * *std::ranges::max_element(q_lens_);
     program_.allocate(backend, {.max_tokens = 64,
                                 .max_seqs = n_seqs,
-                                .max_logits = n_seqs,
+                                .max_logits = n_tokens,
                                 .max_kv_len = std::max(8192, 2 * c.past),
                                 .n_vocab = kVocab});
   }

@@ -86,7 +86,7 @@ void CudaBackend::prepare_program(const Program& program) {
   weights_.join(program);
   if (program.kv.empty() || !program.has_logits()) return;
   const auto begun = std::chrono::steady_clock::now();
-  fused_.compile(program, sizes_.most_sequences(1), [this] { load_ready_kernels(); });
+  fused_.compile(program, sizes_.most_rows(cuda::kMaxGridTokens), [this] { load_ready_kernels(); });
   rank_ops_.meet();
   const size_t before = available_bytes();
   size_t n_records = 0;

@@ -30,7 +30,7 @@ bool FusedLayers::run(const PlainLayersBlock& b) {
     check_launch("run_cluster");
     return true;
   }
-  const bool may_run_grid = step && now.max_q_len == 1 && now.most_kv <= cuda::longest_on_grid(*step);
+  const bool may_run_grid = step && now.most_kv <= cuda::longest_on_grid(*step);
   if (const void* kernel = may_run_grid ? grid_kernel(*step) : nullptr) {
     run_grid(kernel, *step, core_.memory.scratch(Scratch::kGrid).data(), core_.device);
     check_launch("run_grid");
@@ -39,7 +39,7 @@ bool FusedLayers::run(const PlainLayersBlock& b) {
   return false;
 }
 
-void FusedLayers::compile(const Program& program, int max_seqs, const std::function<void()>& load) {
+void FusedLayers::compile(const Program& program, int max_rows, const std::function<void()>& load) {
   for (const Block& block : program.blocks) {
     const auto* layers = block.as<PlainLayersBlock>();
     const auto step = layers != nullptr ? step_of(*layers, 1) : nullptr;
@@ -53,7 +53,7 @@ void FusedLayers::compile(const Program& program, int max_seqs, const std::funct
       step->n_tokens = n_tokens;
       return grid_kernel(*step);
     };
-    const int n_max = std::min(max_seqs, kMaxGridTokens);
+    const int n_max = std::min(max_rows, kMaxGridTokens);
     grid_kernel_of(1);
     if (n_max > 1) grid_kernel_of(2);  // the kernel for any number of tokens from two on
     choice_.specialised()->wait();
@@ -75,8 +75,8 @@ bool FusedLayers::replays_on_clusters(const Program& program, int n_tokens) cons
 
 int FusedLayers::longest_on_grid(const Program& program, int n_seqs, int q_len) const {
   const auto steps = steps_.find(program.id);
-  const bool fits = steps != steps_.end() && q_len == 1 && n_seqs <= kMaxGridTokens;
-  return fits ? steps->second.longest_on_grid[static_cast<size_t>(n_seqs)] : 0;
+  const bool fits = steps != steps_.end() && n_seqs * q_len <= kMaxGridTokens;
+  return fits ? steps->second.longest_on_grid[static_cast<size_t>(n_seqs * q_len)] : 0;
 }
 
 }  // namespace ingot::cuda

@@ -21,14 +21,15 @@ class FusedLayers {
 
   // Returns false, and does nothing, if no kernel runs the layers of this step.
   bool run(const PlainLayersBlock& block);
-  // Finds out which recorded steps of a program run in one launch, for up to max_seqs sequences of one token. Waits
+  // Finds out which recorded steps of a program run in one launch, for steps of up to max_rows tokens. Waits
   // until the kernels for the grid are compiled and `load` has loaded them. Otherwise results would depend on when a
   // kernel becomes ready.
-  void compile(const Program& program, int max_seqs, const std::function<void()>& load);
+  void compile(const Program& program, int max_rows, const std::function<void()>& load);
 
   // Whether recorded steps of this many tokens run on clusters.
   bool replays_on_clusters(const Program& program, int n_tokens) const;
-  // The longest context on the grid, for recorded steps of n_seqs sequences; 0: they do not run on the grid.
+  // The longest context on the grid, for recorded steps of n_seqs sequences of q_len tokens; 0: they do not run on the
+  // grid.
   int longest_on_grid(const Program& program, int n_seqs, int q_len) const;
 
  private:

@@ -1,6 +1,7 @@
-// Attention of a layer. A task is a KV head and a part (split) of the earlier keys. The warps of a block process 16
-// keys at a time. The last split also handles the token's own key and value, and writes them to the cache. When all
-// splits of a head are complete, each of their blocks merges a share of the columns.
+// Attention of a layer. A task is a row, a KV head and a part (split) of the keys from earlier steps. The warps of a
+// block process 16 keys at a time. The last split also handles the keys and values of this step: those of the row, which
+// it writes to the cache, and those of the sequence's rows before. When all splits of a head are complete, each of their
+// blocks merges a share of the columns.
 //
 // Keys and values come by TMA, because other copies would delay the loads of the queries behind them.
 #pragma once
@@ -24,21 +25,22 @@ __device__ __forceinline__ uint32_t halves_of(const CacheHalf*, uint32_t v) { re
 __device__ __forceinline__ uint32_t halves_of(const CacheBfloat*, uint32_t v) {
   return pair_of(__uint_as_float(v << 16), __uint_as_float(v & 0xFFFF0000u));
 }
-// Writes an element. Returns the written value.
-__device__ __forceinline__ half store(CacheHalf* to, float v) {
-  const half h = from_float<half>(v);
-  *reinterpret_cast<half*>(to) = h;
-  return h;
+// Rounds v to an element. value: out, the value of the element.
+__device__ __forceinline__ CacheHalf rounded(const CacheHalf*, half& value, float v) {
+  value = from_float<half>(v);
+  return {__half_as_ushort(value)};
 }
-__device__ __forceinline__ half store(CacheBfloat* to, float v) {
-  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(to->bits) : "f"(v));
-  return from_float<half>(__uint_as_float(uint32_t{to->bits} << 16));
+__device__ __forceinline__ CacheBfloat rounded(const CacheBfloat*, half& value, float v) {
+  CacheBfloat to;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(to.bits) : "f"(v));
+  value = from_float<half>(__uint_as_float(uint32_t{to.bits} << 16));
+  return to;
 }
-__device__ __forceinline__ half store(CacheFloat8* to, float v) {
+__device__ __forceinline__ CacheFloat8 rounded(const CacheFloat8*, half& value, float v) {
   uint16_t two;
   asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %1;" : "=h"(two) : "f"(v));
-  to->bits = static_cast<uint8_t>(two);
-  return half2_of(halves_of_float8(two).x).x;
+  value = half2_of(halves_of_float8(two).x).x;
+  return {static_cast<uint8_t>(two)};
 }
 
 __device__ __forceinline__ float fast_exp2(float x) {
@@ -52,14 +54,14 @@ __device__ __forceinline__ void store_zeros(uint32_t address /* of 16 bytes of s
 
 // Shared memory of a task, in place of the activations.
 struct TaskMemory {
-  float* sums;    // [kWarps, entry_floats], then of the own key: [group, dim], in the order of column_of()
-  half* rows;     // [group + 2, dim]: queries, the own key, the own value
+  float* sums;    // [kWarps, entry_floats], then of the step's keys: [group, dim], in the order of column_of()
+  half* rows;     // [group + 2 max_rows, dim]: queries, then a key and a value of each row of the step
   float2* stats;  // [kWarps + 1, group]: maximum, total
 
-  __device__ TaskMemory(char* at, int dim, int group, int entry)
+  __device__ TaskMemory(char* at, int dim, int group, int max_rows, int entry)
       : sums(reinterpret_cast<float*>(at)),
         rows(reinterpret_cast<half*>(sums + kWarps * entry + group * dim)),
-        stats(reinterpret_cast<float2*>(rows + (group + 2) * dim)) {}
+        stats(reinterpret_cast<float2*>(rows + (group + 2 * max_rows) * dim)) {}
 };
 
 // A block's task, the same in all layers. The task is in shared memory, because all warps would have to keep it in
@@ -67,6 +69,8 @@ struct TaskMemory {
 template <class C>
 struct Task {
   int row, kv_head, split, n_splits, position;
+  int first_row;  // of the step's rows that the row attends to: [first_row, row]
+  int n_cached;   // keys of the sequence before this step
   int first_key, n_active, first, end;  // steps [first, end) of this task; steps count from key 0
   int own_block;
   const int32_t* table;
@@ -80,9 +84,13 @@ struct Task {
     runs = pair < n_rows * s.n_kv_heads;
     row = runs && s.has_rows() ? pair / s.n_kv_heads : 0, kv_head = pair % s.n_kv_heads;
     position = p.positions[row];
-    table = p.block_table + row * (s.has_rows() ? int64_t{*p.max_blocks} : 0);
+    const int seq = s.has_rows() ? p.token_seq[row] : 0;
+    first_row = s.has_rows() ? p.q_start[seq] : 0;
+    n_cached = position - (row - first_row);
+    if (window > 0) first_row = max(first_row, row + 1 - window);
+    table = p.block_table + seq * (s.has_rows() ? int64_t{*p.max_blocks} : 0);
     first_key = window > 0 ? max(0, position + 1 - window) : 0;
-    const int first_step = first_key / kStepKeys, all = (position + kStepKeys - 1) / kStepKeys - first_step;
+    const int first_step = first_key / kStepKeys, all = (n_cached + kStepKeys - 1) / kStepKeys - first_step;
     n_active = max(1, min(n_splits, (all + kWarps - 1) / kWarps));
     const int each = (all + n_active - 1) / n_active, begin = min(split * each, all);
     first = first_step + begin, end = first_step + min(begin + each, all);
@@ -95,7 +103,8 @@ struct Task {
       b.angles[i] = b.p.angles[row * b.p.angle_stride + i];
   }
   __device__ __forceinline__ bool has_own() const { return split == n_active - 1; }
-  // Entries of the block's warps, without the own key.
+  __device__ __forceinline__ int n_own() const { return C::kShape.has_rows() ? row + 1 - first_row : 1; }
+  // Entries of the block's warps, without that of the step's keys.
   __device__ __forceinline__ int n_entries() const { return min(end - first, kWarps); }
   // The block of the KV cache of a step; 0 unless the step is one of this task.
   __device__ __forceinline__ int block_of(int step) const {
@@ -112,7 +121,8 @@ struct WarpTask {
 template <class C, class K>
 struct Attention {
   static constexpr Shape kShape = C::kShape;
-  static constexpr int kDim = kShape.head_dim, kGroup = kShape.group(), kSplits = kShape.n_splits();
+  static constexpr int kDim = kShape.head_dim, kGroup = kShape.group(), kSplits = kShape.n_splits(),
+                       kMaxOwn = kShape.max_rows;
   static constexpr int kPairs = kDim / 64;
   static constexpr bool kIsByte = sizeof(K) == 1;
   static constexpr int kEntry = entry_floats(kShape);
@@ -131,7 +141,7 @@ struct Attention {
         of_warp(warp_task),
         warp(recomputed(block.warp)),
         lane(recomputed(block.lane)),
-        memory(block.shared + Block<C>::kAt.input, kDim, kGroup, kEntry) {}
+        memory(block.shared + Block<C>::kAt.input, kDim, kGroup, kMaxOwn, kEntry) {}
 
   // The number of the first group of 8 rows of a block of the cache, of keys (which = 0) or values.
   __device__ __forceinline__ int rows_of(int block, int which) const {
@@ -152,16 +162,18 @@ struct Attention {
     return of_lane / 2 * 16 + (kIsByte ? 2 * g + high : g + 8 * high);
   }
 
-  // Norm and rope of one head by a warp: query head `which` of the group, or the key, or the value.
+  // Norm and rope of one head by a warp: query head `which` of the group, or behind the queries, the key and the value
+  // of each row from first_row on.
   __device__ __forceinline__ void finish_head(int which) const {
     const Params& p = b.p;
     constexpr Shape s = kShape;
     const int n_cols = (s.n_heads + 2 * s.n_kv_heads) * kDim;
-    const bool is_key = which == kGroup, is_value = which > kGroup;
+    const int own = which - kGroup, row = own < 0 ? t.row : t.row + 1 - t.n_own() + own / 2;
+    const bool is_key = own >= 0 && own % 2 == 0, is_value = own >= 0 && own % 2 == 1;
     const int head = is_value ? s.n_heads + s.n_kv_heads + t.kv_head
                      : is_key ? s.n_heads + t.kv_head
                               : t.kv_head * kGroup + which;
-    const float* from = p.heads + t.row * plan_of(kShape, kQkv).n_planes * n_cols + head * kDim;
+    const float* from = p.heads + row * plan_of(kShape, kQkv).n_planes * n_cols + head * kDim;
     const float* norm = is_value   ? nullptr
                         : is_key   ? (s.k_norm ? layer.k_norm : nullptr)
                         : s.q_norm ? layer.q_norm
@@ -184,21 +196,27 @@ struct Attention {
     }
     const float inverse = norm == nullptr ? 1.0f : rsqrtf(warp_sum(squares) / kDim + p.head_eps);
     half* to = memory.rows + which * kDim;
+    const float* angles = b.angles;
+    if (kShape.has_rows() && row != t.row) angles = p.angles + row * p.angle_stride;
 #pragma unroll
     for (int j = 0; j < kPairs; ++j) {
       const int i = lane + 32 * j;
       float first = v[j][0], second = v[j][1];
       if (norm != nullptr) first *= inverse * norm[at[j][0]], second *= inverse * norm[at[j][1]];
       if (!is_value && i < half_rot) {
-        const float cosine = b.angles[i], sine = b.angles[half_rot + i], u = first;
+        const float cosine = angles[i], sine = angles[half_rot + i], u = first;
         first = u * cosine - second * sine;
         second = second * cosine + u * sine;
       }
       half low = from_float<half>(first), high = from_float<half>(second);
-      if ((is_key || is_value) && t.has_own()) {
-        K* cache = static_cast<K*>(b.p.kv) +
-                   (int64_t{8} * rows_of(t.own_block, is_value) + t.position % kShape.kv_block) * kDim;
-        low = store(cache + at[j][0], first), high = store(cache + at[j][1], second);
+      if (own >= 0 && t.has_own()) {
+        const K low_element = rounded(static_cast<const K*>(nullptr), low, first),
+                high_element = rounded(static_cast<const K*>(nullptr), high, second);
+        if (row == t.row) {
+          K* cache = static_cast<K*>(b.p.kv) +
+                     (int64_t{8} * rows_of(t.own_block, is_value) + t.position % kShape.kv_block) * kDim;
+          cache[at[j][0]] = low_element, cache[at[j][1]] = high_element;
+        }
       }
       to[is_value ? at[j][0] : query_place(at[j][0])] = low, to[is_value ? at[j][1] : query_place(at[j][1])] = high;
     }
@@ -279,7 +297,7 @@ struct Attention {
   __device__ __forceinline__ float2 score(const Scores& scores, int step, int part) const {
     const auto counted = [&](int j) {
       const int key = step * kStepKeys + 8 * part + lane % 4 * 2 + j;
-      return key >= t.first_key && key < t.position
+      return key >= t.first_key && key < t.n_cached
                  ? (scores.upper[part][j] + scores.lower[part][2 + j]) * b.p.score_scale
                  : minus_infinity();  // masked
     };
@@ -358,7 +376,7 @@ struct Attention {
     Running rows{.out = {}, .row_max = minus_infinity(), .total = 0};
 #pragma unroll 1
     for (int step = first;;) {
-      const int next = step + kWarps, n_valid = t.position - step * kStepKeys;
+      const int next = step + kWarps, n_valid = t.n_cached - step * kStepKeys;
       const bool more = next < end;
       const int next_keys = keys_of(next, next_block);
       next_block = t.block_of(next + kWarps);  // a step ahead, because the load takes as long as a step
@@ -412,25 +430,40 @@ struct Attention {
     }
   }
 
-  // Adds the token's own key as an entry with the single weight 1.
+  // Adds the keys of the step's rows as one entry.
   __device__ __forceinline__ void add_own(int r) const {
     const auto pair = [&](int row, int j) {
       return __half22float2(reinterpret_cast<const half2*>(memory.rows + row * kDim)[lane + 32 * j]);
     };
-    float score = 0;
+    float weights[kMaxOwn], row_max = minus_infinity(), total = 0;
 #pragma unroll
-    for (int j = 0; j < kPairs; ++j) {
-      const float2 q = pair(r, j), k = pair(kGroup, j);
-      score += q.x * k.x + q.y * k.y;
+    for (int own = 0; own < kMaxOwn; ++own) {
+      weights[own] = minus_infinity();
+      if (own >= t.n_own()) continue;
+      float score = 0;
+#pragma unroll
+      for (int j = 0; j < kPairs; ++j) {
+        const float2 q = pair(r, j), k = pair(kGroup + 2 * own, j);
+        score += q.x * k.x + q.y * k.y;
+      }
+      weights[own] = warp_sum(score) * b.p.score_scale;
+      row_max = max_or_nan(row_max, weights[own]);
     }
-    const half* const value = memory.rows + (kGroup + 1) * kDim;
+#pragma unroll
+    for (int own = 0; own < kMaxOwn; ++own) {
+      weights[own] = kMaxOwn == 1 ? 1.0f : fast_exp2(weights[own] - row_max);
+      total += weights[own];
+    }
 #pragma unroll
     for (int j = 0; j < kDim / 32; ++j) {
-      const int place = lane + 32 * j;
-      memory.sums[t.n_entries() * kEntry + r * kDim + place] = __half2float(value[column_of(place)]);
+      const int place = lane + 32 * j, column = column_of(place);
+      float sum = 0;
+#pragma unroll
+      for (int own = 0; own < kMaxOwn; ++own)
+        if (own < t.n_own()) sum += weights[own] * __half2float(memory.rows[(kGroup + 2 * own + 1) * kDim + column]);
+      memory.sums[t.n_entries() * kEntry + r * kDim + place] = sum;
     }
-    score = warp_sum(score) * b.p.score_scale;
-    if (lane == 0) memory.stats[t.n_entries() * kGroup + r] = {score, 1.0f};
+    if (lane == 0) memory.stats[t.n_entries() * kGroup + r] = {row_max, total};
   }
 
   __device__ __forceinline__ int pair() const { return t.row * kShape.n_kv_heads + t.kv_head; }
@@ -441,7 +474,7 @@ struct Attention {
     const Params& p = b.p;
     walk([&](auto&& begin) {
       b.sync_grid(begin);
-      for (int which = warp; which < kGroup + 2; which += kWarps) finish_head(which);
+      for (int which = warp; which < kGroup + 2 * t.n_own(); which += kWarps) finish_head(which);
       sync_block();
       if (t.has_own())
         for (int r = kWarps - 1 - warp; r < kGroup; r += kWarps) add_own(r);

@@ -212,7 +212,8 @@ void run_grid(const void* kernel, const LayersStep& step, void* scratch, Device&
   p.route_scale = s.route_scale;
   p.eps = s.eps, p.head_eps = s.head_eps, p.score_scale = s.score_scale;
   p.codebook_low = step.codebook_low, p.codebook_high = step.codebook_high;
-  p.positions = step.batch.positions, p.block_table = step.batch.block_table;
+  p.positions = step.batch.positions, p.token_seq = step.batch.token_seq, p.q_start = step.batch.q_start;
+  p.block_table = step.batch.block_table;
   p.max_blocks = step.batch.max_blocks;
   char* const base = static_cast<char*>(scratch);
   const Scratch at =

@@ -14,7 +14,7 @@
 
 namespace ingot::cuda {
 
-inline constexpr int kMaxGridTokens = 8;  // of a step, each of its own sequence
+inline constexpr int kMaxGridTokens = 8;  // of a step, of one sequence or of several
 
 // The source of the kernel for these layers. Empty if the kernel does not support them, or the device cannot run it.
 std::string grid_source(const LayersStep& step, const DeviceLimits& device);

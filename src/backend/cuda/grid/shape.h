@@ -23,7 +23,7 @@ constexpr int kStepKeys = 16;  // keys of a warp's step in attention; all in one
 constexpr int kMaxGroup = 8;   // query heads of a KV head
 constexpr int kMaxSplits = 64;  // of the keys of a KV head
 constexpr int kMaxUsed = 32;   // experts of a token: one for each lane of a warp
-constexpr int kMaxRows = 8;    // of a step: a row is a token, and each has its own sequence
+constexpr int kMaxRows = 8;    // of a step: a row is a token
 constexpr int kRowSumBytes = 112 << 10;  // with several rows, at most for the sums of a batch of units
 
 enum Phase { kQkv, kOut, kGateUp, kDown, kPhases };
@@ -140,7 +140,7 @@ INGOT_HD constexpr int entry_floats(const Shape& s) {
   return largest_of(up_to(s.group() * s.head_dim, kSwizzleBytes / 4), 2 * s.panels_at_once * kPanelRoom / 4);
 }
 INGOT_HD constexpr int task_bytes(const Shape& s) {
-  return 4 * (kWarps * entry_floats(s) + s.group() * s.head_dim) + 2 * (s.group() + 2) * s.head_dim +
+  return 4 * (kWarps * entry_floats(s) + s.group() * s.head_dim) + 2 * (s.group() + 2 * s.max_rows) * s.head_dim +
          8 * (kWarps + 1) * s.group();
 }
 INGOT_HD constexpr int sum_bytes(const Shape& s, const PhasePlan& p, int phase) {  // of a batch
@@ -218,7 +218,7 @@ struct Params {
   float eps, head_eps, score_scale;  // score_scale includes the factor log2(e)
   float route_scale;
   uint64_t codebook_low, codebook_high;
-  const int32_t *positions, *block_table, *max_blocks;  // as in DeviceBatch
+  const int32_t *positions, *token_seq, *q_start, *block_table, *max_blocks;  // as in DeviceBatch
   // Scratch in memory.
   unsigned* barrier;
   float* heads;     // [n_rows, n_planes, (n_heads + 2 n_kv_heads) head_dim]: sums of q, k and v

@@ -26,6 +26,12 @@ int RecordSizes::most_sequences(int q_len) const {
   return limits_.max_logits > 0 ? std::min(n_max, limits_.max_logits / q_len) : n_max;
 }
 
+int RecordSizes::most_rows(int n_max) const {
+  int n = 0;
+  for (int q_len = 1; q_len <= n_max; ++q_len) n = std::max(n, std::min(most_sequences(q_len), n_max / q_len) * q_len);
+  return n;
+}
+
 int RecordSizes::plain_context(int kv_len) const { return context_of(kv_len, limits_.max_kv_len); }
 
 // Whether steps with this many tokens of each sequence are recorded.
@@ -62,8 +68,9 @@ std::optional<RecordKey> RecordSizes::key_of(const Program& program, const Batch
   return RecordKey{program.id, n_seqs, q_len, context(program, n_seqs, q_len, longest_of(batch))};
 }
 
-// Contexts of the same step size need the same kernels and plans. On clusters, also the steps that verify drafts of one
-// sequence: without a record, their first step takes several times as long, so drafts would seem not to pay.
+// Contexts of the same step size need the same kernels and plans. Where one launch runs all layers, also the steps that
+// verify drafts of one sequence: without a record, their first step takes several times as long, so drafts would seem
+// not to pay.
 void RecordSizes::each_at_load(const Program& program, const std::function<void(int n_seqs)>& before_size,
                                const std::function<void(const RecordKey& key, bool runs_first)>& f) const {
   const auto key = [&](int n_seqs, int q_len, int most_kv) {
@@ -77,8 +84,10 @@ void RecordSizes::each_at_load(const Program& program, const std::function<void(
     for (const int longest : kContexts) f(key(n_seqs, 1, longest), n_seqs == 1 || longest == kContexts[0]);
     if (n_seqs == n_max) break;
   }
-  const bool verifies = fused_.replays_on_clusters(program, 2) && !program.has_pair;  // not a draft head
-  for (int q_len = 2; verifies && is_recorded(program, q_len); ++q_len)
+  const auto is_fused = [&](int q_len) {
+    return fused_.replays_on_clusters(program, q_len) || fused_.longest_on_grid(program, 1, q_len) > 0;
+  };
+  for (int q_len = 2; !program.has_pair && is_fused(q_len) && is_recorded(program, q_len); ++q_len)  // not a draft head
     if (most_sequences(q_len) > 0) f(key(1, q_len, kContexts[0]), true);
 }
 

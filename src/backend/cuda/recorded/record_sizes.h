@@ -31,6 +31,7 @@ class RecordSizes {
   void set_limits(const StepLimits& limits) { limits_ = limits; }
   const StepLimits& limits() const { return limits_; }
   int most_sequences(int q_len) const;  // of a recorded step whose sequences have q_len tokens
+  int most_rows(int n_max) const;           // tokens of the largest recorded step that has at most n_max
   int plain_context(int kv_len) const;  // for which attention is planned without a record
 
   std::optional<RecordKey> key_of(const Program& program, const Batch& batch) const;
