@@ -180,6 +180,9 @@ class Backend {
   virtual void norm_matmul(Tensor y /* out [n, n_out] */, Tensor x /* [n, n_in] */, Tensor normed /* out [n, n_in] */,
                            const NormArgs& norm, const Weight& w, Tensor bias = {});
   virtual void moe(const MoeArgs& args);
+  // x = factor * (x + norm(y))
+  virtual void add_normed(Tensor x /* in, out [n, dim] */, Tensor y /* [n, dim]; overwritten */, const NormArgs& norm,
+                          float factor = 1);
   // x += the sum of y over all ranks. If norms_sums(x, norm), then also normed = norm(x).
   virtual void add_reduced(Tensor x /* in, out [n, dim] */, Tensor y /* [n, dim], contiguous; overwritten */,
                            Tensor normed /* out [n, dim] */ = {}, const NormArgs& norm = {});

@@ -43,6 +43,12 @@ void Backend::matmul_add(Tensor residual, Tensor x, const Weight& w, Tensor bias
   add(residual, y);
 }
 
+void Backend::add_normed(Tensor x, Tensor y, const NormArgs& args, float factor) {
+  norm(y, y, args);
+  add(x, y);
+  if (factor != 1) scale(x, factor, 0);
+}
+
 void Backend::add_reduced(Tensor x, Tensor y, Tensor norm_out, const NormArgs& args) {
   all_reduce(y);
   add(x, y);

@@ -161,6 +161,9 @@ class Wrapped : public Backend {
   void matmul_add(Tensor residual, Tensor x, const Weight& w, Tensor bias) override {
     around("matmul_add", residual, [&] { inner_->matmul_add(residual, x, w, bias); });
   }
+  void add_normed(Tensor x, Tensor y, const NormArgs& args, float factor) override {
+    around("add_normed", x, [&] { inner_->add_normed(x, y, args, factor); });
+  }
   void norm_matmul(Tensor y, Tensor x, Tensor normed, const NormArgs& args, const Weight& w, Tensor bias) override {
     around_normed("norm_matmul", args.weight ? normed : Tensor{}, y,
                   [&] { inner_->norm_matmul(y, x, normed, args, w, bias); });

@@ -227,6 +227,19 @@ inline OpCase gather_case(std::vector<SeqShape> seqs, int64_t dim) {
           }};
 }
 
+inline OpCase add_normed_case(int64_t n, int64_t dim, NormKind kind, float factor) {
+  return {"add_normed", fmt::format("add_normed {} x {} kind {} factor {}", n, dim, static_cast<int>(kind), factor),
+          kFloatError, 6.0 * static_cast<double>(n * dim), 12.0 * static_cast<double>(n * dim), [=](OpRig& rig) {
+            const Tensor x = rig.values(n, dim), y = rig.values(n, dim, 3.0f, 0.5f);
+            const NormArgs args = rig.norm(dim, kind, kind == NormKind::kLayer);
+            return OpRun{[=, &rig] {
+                           if (rig.unfused()) return rig.backend().Backend::add_normed(x, y, args, factor);
+                           rig.backend().add_normed(x, y, args, factor);
+                         },
+                         {x}};
+          }};
+}
+
 // One norm of each row without a weight.
 inline OpCase plain_norm_case(int64_t n, int64_t dim) {
   return {"norm", fmt::format("norm without a weight {} x {}", n, dim), kFloatError, 0, 8.0 * static_cast<double>(n * dim),
@@ -316,6 +329,8 @@ inline void add_row_cases(std::vector<OpCase>& cases) {
       if (dim > 1)
         cases.push_back(norm_case(n, dim, NormKind::kLayer, dim != 64, n != 2));  // one value: 0 / 0 except for eps
       cases.push_back(add_case(n, dim));
+      cases.push_back(add_normed_case(n, dim, NormKind::kRms, n == 2 ? 0.3f : 1.0f));
+      if (dim > 1) cases.push_back(add_normed_case(n, dim, NormKind::kLayer, n == 1 ? 1.7f : 1.0f));
       for (const auto act : kActivations)
         cases.push_back(act_mul_case(n, dim, act, n == 2));
       cases.push_back(scale_case(n, dim, 0.3f, 0.0f));

@@ -32,10 +32,8 @@ void run_block(const DenseExpertsBlock& b, Backend& backend) {
   args.residual = sum, args.x = x, args.norm = b.experts.norm, args.normed = norm_out, args.router_x = router_rows;
   backend.moe(args);
   if (b.join.sums) backend.all_reduce(sum);
-  backend.norm(sum, sum, b.experts_post_norm);
-  backend.add(branch, sum);
-  if (b.join.has_post_norm) backend.norm(branch, branch, b.join.post_norm);
-  backend.add(x, branch);
+  backend.add_normed(branch, sum, b.experts_post_norm);
+  b.join.has_post_norm ? backend.add_normed(x, branch, b.join.post_norm) : backend.add(x, branch);
 }
 
 }  // namespace ingot

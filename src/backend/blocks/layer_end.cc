@@ -18,10 +18,10 @@ void run_block(const LayerEndBlock& b, Backend& backend) {
     backend.act_mul(gate, gate, backend.token_rows(b.layer_inputs).slice_cols(int64_t{b.layer} * b.width, b.width),
                     b.act);
     backend.matmul(branch, gate, b.w_out);
-    backend.norm(branch, branch, b.post_norm);
-    backend.add(x, branch);
+    backend.add_normed(x, branch, b.post_norm, b.scale);
+  } else if (b.scale != 1) {
+    backend.scale(x, b.scale, 0);
   }
-  if (b.scale != 1) backend.scale(x, b.scale, 0);
 }
 
 }  // namespace ingot

@@ -172,6 +172,15 @@ void CpuBackend::norm(Tensor y, Tensor x, const NormArgs& a) {
   });
 }
 
+void CpuBackend::add_normed(Tensor x, Tensor y, const NormArgs& a, float factor) {
+  const float *weight = a.weight ? a.weight.f32() : nullptr, *bias = a.bias ? a.bias.f32() : nullptr;
+  for_rows(x.rows, 2 * x.rows * x.cols, [&](int64_t t, int) {
+    kernels_.norm(y.f32(t), y.f32(t), x.cols, weight, bias, a.eps, a.kind == NormKind::kLayer);
+    kernels_.add(x.f32(t), y.f32(t), x.cols);
+    if (factor != 1) scale_row(x.f32(t), x.cols, factor);
+  });
+}
+
 void CpuBackend::scale_by_position(Tensor x, const PositionScale& args) {
   for_rows(x.rows, x.rows * x.cols, [&](int64_t t, int) {
     scale_row(x.f32(t), x.cols, position_factor(args, batch().positions[t]));

@@ -78,6 +78,7 @@ class CpuBackend final : public Backend {
 
   void qkv(const QkvArgs& args) override;
   void gate_up(const GateUpArgs& args) override;
+  void add_normed(Tensor x, Tensor y, const NormArgs& args, float factor) override;
   void matmul_add(Tensor residual, Tensor x, const Weight& w, Tensor bias) override;
   void moe(const MoeArgs& args) override;
 

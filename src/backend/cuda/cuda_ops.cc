@@ -23,6 +23,12 @@ void CudaBackend::add(Tensor x, Tensor y) {
   check_launch("add_rows");
 }
 
+void CudaBackend::add_normed(Tensor x, Tensor y, const NormArgs& args, float factor) {
+  if (!cuda::can_add_normed(x, y, args)) return Backend::add_normed(x, y, args, factor);
+  cuda::add_normed_rows(x, y, args, factor, core_.device);
+  check_launch("add_normed_rows");
+}
+
 void CudaBackend::act_mul(Tensor y, Tensor gate, Tensor up, Activation act) {
   cuda::act_mul_rows(y, gate, up, act, core_.device);
   check_launch("act_mul_rows");

@@ -118,6 +118,9 @@ void plain_matmul(const Tensor& y, const Tensor& x, const PackedWeight& w, bool 
 void convert(const Tensor& y, const Tensor& x, Device& device);
 // rounds: may round f16 results to the 8 bits of precision that a bf16 has (Products::rounds_input).
 void norm_rows(const Tensor& y, const Tensor& x, const NormArgs& args, Device& device, bool rounds = false);
+// can_add_normed: whether add_normed_rows() takes these rows.
+bool can_add_normed(const Tensor& x, const Tensor& y, const NormArgs& args);
+void add_normed_rows(const Tensor& x, const Tensor& y, const NormArgs& args, float factor, Device& device);
 void add_rows(const Tensor& x, const Tensor& y, bool y_is_one_row, Device& device);
 void act_mul_rows(const Tensor& y, const Tensor& gate, const Tensor& up, Activation act, Device& device,
                   bool rounds = false);

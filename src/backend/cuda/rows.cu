@@ -97,6 +97,24 @@ void rms(const Tensor& y, const Tensor& x, const NormArgs& a, Device& device, bo
   });
 }
 
+// x = factor * (x + norm(y)), one block for each row.
+template <int kPacks>
+__global__ void __launch_bounds__(kPackThreads) add_normed_kernel(float* x, int64_t x_stride, const float* y,
+                                                                  int64_t y_stride, int n_packs, const float* weight,
+                                                                  float eps, float factor) {
+  float4 normed[kPacks], sum[kPacks];
+  rms_row(normed, y + blockIdx.x * y_stride, n_packs, weight, eps);
+  load_packs(sum, x + blockIdx.x * x_stride, n_packs);
+#pragma unroll
+  for (int j = 0; j < kPacks; ++j) {
+    const int i = threadIdx.x + j * blockDim.x;
+    const float4 a = sum[j], b = normed[j];
+    if (i < n_packs)
+      store4(x + blockIdx.x * x_stride + 4 * i,
+             make_float4(factor * (a.x + b.x), factor * (a.y + b.y), factor * (a.z + b.z), factor * (a.w + b.w)));
+  }
+}
+
 int norm_threads(int64_t dim) { return dim <= 256 ? 32 : dim <= 2048 ? 256 : 512; }
 
 // Rows of elements; with stride 0, all rows are the same row.
@@ -279,6 +297,19 @@ void norm_rows(const Tensor& y, const Tensor& x, const NormArgs& args, Device& d
       launch(device, norm_kernel<X, Y>, dim3(static_cast<unsigned>(x.rows)), norm_threads(x.cols), 0,
              static_cast<Y*>(y.data), y.stride, static_cast<const X*>(x.data), x.stride, x.cols, params_of(args));
     });
+  });
+}
+
+bool can_add_normed(const Tensor& x, const Tensor& y, const NormArgs& args) {
+  return x.dtype == DType::kF32 && can_rms(x, y, args);
+}
+
+void add_normed_rows(const Tensor& x, const Tensor& y, const NormArgs& args, float factor, Device& device) {
+  if (x.rows == 0) return;
+  const int n_packs = static_cast<int>(x.cols / 4);
+  with_packs(n_packs, [&](auto packs, int threads) {
+    launch(device, add_normed_kernel<decltype(packs)::value>, dim3(static_cast<unsigned>(x.rows)), threads, 0, x.f32(),
+           x.stride, y.f32(), y.stride, n_packs, args.weight.f32(), args.eps, factor);
   });
 }
 
