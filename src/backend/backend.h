@@ -113,7 +113,9 @@ class Backend {
   virtual uint64_t progress() const { return n_blocks_begun_.load(std::memory_order_relaxed); }
 
   // ---- primitives ----
-  virtual void embed(Tensor x /* out [n_tokens, dim] */, const Weight& table /* [n_vocab, dim] */, float scale);
+  // Tokens that the table lacks have its row 0.
+  virtual void embed(Tensor x /* out [n_tokens, dim] */, const Weight& table /* [n_vocab or fewer, dim] */,
+                     float scale);
   virtual void matmul(Tensor y /* out [n, n_out] */, Tensor x /* [n, n_in] */, const Weight& w, Tensor bias = {});
   virtual void norm(Tensor y /* out [n, dim] */, Tensor x /* [n, dim]; may be y */, const NormArgs& args);
   virtual void add(Tensor x /* in, out [n, dim] */, Tensor y /* [n, dim] */);
@@ -162,6 +164,16 @@ class Backend {
   // Multiplies dim / n_groups neighbouring elements by each factor, or by softplus of it.
   virtual void scale_groups(Tensor x /* in, out [n, dim] */, Tensor factors /* [n, n_groups] */, bool softplus);
   virtual void xielu(Tensor x /* in, out [n, dim] */, const Xielu& args);
+  // Scales each row of y to the root mean square of its row of x. m neighbouring rows of y have the same row of x.
+  virtual void match_size(Tensor y /* in, out f32 [n * m, dim] */, Tensor x /* f32 [n, dim] */);
+  // With stream 0 = x and m - 1 others: stream i += sum over j of coefs[i, j] * stream j, as the streams were before.
+  virtual void mix_streams(Tensor x /* in, out f32 [n, dim] */, Tensor streams /* in, out f32 [n, (m - 1) * dim] */,
+                           Tensor coefs /* f32 [n, m * m] */);
+  // x = predicted + (1 + coefs[0]) * d, and stream i += (1 + coefs[i]) * d, where d = x - predicted.
+  virtual void correct_streams(Tensor x /* in, out f32 [n, dim] */, Tensor predicted /* f32 [n, dim] */,
+                               Tensor streams /* in, out f32 [n, (m - 1) * dim] */, Tensor coefs /* f32 [n, m] */);
+  // x = max(0, x - cut), where cut = mean of the row + deviations * standard deviation of the row.
+  virtual void keep_above(Tensor x /* in, out [n, dim] */, float deviations);
 
   // ---- primitives of recurrent layers ----
   virtual void gate(Tensor x /* in, out [n, dim] */, Tensor gate /* [n, dim] */);  // x *= sigmoid(gate)

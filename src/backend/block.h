@@ -34,7 +34,8 @@ struct BlockPorts {
   bool* beside = nullptr;  // the block reads `fork`, a copy of x, in place of x
   Tensor* fork = nullptr;
   Tensor *head_ids = nullptr, *kept = nullptr, *pair = nullptr, *source = nullptr,
-         *layer_inputs = nullptr;  // the program's
+         *layer_inputs = nullptr, *streams = nullptr;  // the program's
+  int n_ids = 0;  // of head_ids, of blocks without attention
   KvCache** kv = nullptr;
   AttentionArgs* attention = nullptr;  // its `layer` is an index in the KV cache
   bool* only_keys = nullptr;           // the block writes keys and values to the cache, and leaves x as it is
@@ -137,6 +138,8 @@ BlockPorts Block::Held<T>::ports() {
   if constexpr (requires { block.pair; }) p.pair = &block.pair;
   if constexpr (requires { block.source; }) p.source = &block.source;
   if constexpr (requires { block.layer_inputs; }) p.layer_inputs = &block.layer_inputs;
+  if constexpr (requires { block.streams; }) p.streams = &block.streams;
+  if constexpr (requires { block.n_ids; }) p.n_ids = block.n_ids;
   if constexpr (requires { block.kv; }) p.kv = &block.kv, p.attention = &block.attention;
   if constexpr (requires { block.only_keys; }) p.only_keys = &block.only_keys;
   if constexpr (requires { block.states; }) p.states = &block.states, p.first_state = &block.first_state;

@@ -86,6 +86,10 @@ struct QkvArgs {
   Tensor k, v;  // scratch: [n_tokens, n_kv_heads * head_dim], contiguous; the keys and values go to kv
 };
 
+// Models with several residual streams (AltUp, arXiv:2301.13310).
+inline constexpr int kMaxStreams = 8;
+inline constexpr float kLeastMeanSquare = 1e-5f;  // of the row that match_size() scales
+
 // kSparseMixer (arXiv:2311.10768, as PhiMoE uses it): experts are chosen one after another. The weight of each is its
 // share of the softmax over the experts that are left and whose score is near its own.
 enum class Scoring : uint8_t { kSoftmax, kSigmoid, kSparseMixer };

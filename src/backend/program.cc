@@ -24,7 +24,8 @@ Program::Program() : id(next_id()) {}
 void Program::lay_out(Buffers& buffers) {
   kv.clear();
   for_each([&](Block& block) {
-    if (const BlockPorts ports = block.ports(); ports.head_ids != nullptr) n_head_ids = ports.attention->n_heads;
+    if (const BlockPorts ports = block.ports(); ports.head_ids != nullptr)
+      n_head_ids = ports.attention != nullptr ? ports.attention->n_heads : ports.n_ids;
     has_fork = has_fork || block.is<ForkBlock>();
   });
   const int n = buffers.limits().max_tokens;
@@ -41,6 +42,7 @@ void Program::lay_out(Buffers& buffers) {
   if (has_fork) buffers.keep(fork, DType::kF32, n, dim);
   if (source_dim > 0) buffers.keep(source, DType::kF32, buffers.limits().max_source_rows, source_dim);
   if (layer_input_dim > 0) buffers.keep(layer_inputs, DType::kF32, n, layer_input_dim);
+  if (streams_dim > 0) buffers.keep(streams, DType::kF32, n, streams_dim);
   if (has_pair) buffers.keep(pair, buffers.act(), n, 2 * int64_t{dim});
   for_each([&](Block& block) {
     buffers.begin_block();
@@ -56,6 +58,7 @@ void Program::lay_out(Buffers& buffers) {
     if (ports.fork != nullptr) *ports.fork = fork;
     if (ports.source != nullptr) *ports.source = source;
     if (ports.layer_inputs != nullptr) *ports.layer_inputs = layer_inputs;
+    if (ports.streams != nullptr) *ports.streams = streams;
     if (ports.pair != nullptr) *ports.pair = pair;
     if (ports.kv != nullptr && std::ranges::find(kv, *ports.kv) == kv.end()) kv.push_back(*ports.kv);
     if (ports.states != nullptr) states = *ports.states;

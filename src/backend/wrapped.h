@@ -130,6 +130,18 @@ class Wrapped : public Backend {
   void xielu(Tensor x, const Xielu& args) override {
     around("xielu", x, [&] { inner_->xielu(x, args); });
   }
+  void match_size(Tensor y, Tensor x) override {
+    around("match_size", y, [&] { inner_->match_size(y, x); });
+  }
+  void mix_streams(Tensor x, Tensor streams, Tensor coefs) override {
+    around("mix_streams", x, [&] { inner_->mix_streams(x, streams, coefs); });
+  }
+  void correct_streams(Tensor x, Tensor predicted, Tensor streams, Tensor coefs) override {
+    around("correct_streams", x, [&] { inner_->correct_streams(x, predicted, streams, coefs); });
+  }
+  void keep_above(Tensor x, float deviations) override {
+    around("keep_above", x, [&] { inner_->keep_above(x, deviations); });
+  }
   void gate(Tensor x, Tensor gate) override {
     around("gate", x, [&] { inner_->gate(x, gate); });
   }

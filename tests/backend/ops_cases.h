@@ -265,6 +265,39 @@ inline OpCase scale_groups_case(int64_t n, int64_t n_groups, int64_t size, bool 
           }};
 }
 
+inline OpCase match_size_case(int64_t n, int64_t m, int64_t dim) {
+  return {"match_size", fmt::format("match_size {} of {} x {}", m, n, dim), kFloatError, 0,
+          12.0 * static_cast<double>(n * m * dim), [=](OpRig& rig) {
+            const Tensor y = rig.values(n * m, dim, 3.0f), x = rig.values(n, dim);
+            return OpRun{[=, &rig] { rig.backend().match_size(y, x); }, {y}};
+          }};
+}
+
+inline OpCase mix_streams_case(int64_t n, int64_t m, int64_t dim) {
+  return {"mix_streams", fmt::format("mix_streams {} of {} x {}", m, n, dim), kFloatError, 0,
+          8.0 * static_cast<double>(n * m * dim), [=](OpRig& rig) {
+            const Tensor x = rig.values(n, dim), streams = rig.values(n, (m - 1) * dim), coefs = rig.values(n, m * m);
+            return OpRun{[=, &rig] { rig.backend().mix_streams(x, streams, coefs); }, {x, streams}};
+          }};
+}
+
+inline OpCase correct_streams_case(int64_t n, int64_t m, int64_t dim) {
+  return {"correct_streams", fmt::format("correct_streams {} of {} x {}", m, n, dim), kFloatError, 0,
+          8.0 * static_cast<double>(n * m * dim), [=](OpRig& rig) {
+            const Tensor x = rig.values(n, dim), predicted = rig.values(n, dim),
+                         streams = rig.values(n, (m - 1) * dim), coefs = rig.values(n, m);
+            return OpRun{[=, &rig] { rig.backend().correct_streams(x, predicted, streams, coefs); }, {x, streams}};
+          }};
+}
+
+inline OpCase keep_above_case(int64_t n, int64_t dim, float deviations) {
+  return {"keep_above", fmt::format("keep_above {} x {} by {}", n, dim, deviations), kFloatError, 0,
+          8.0 * static_cast<double>(n * dim), [=](OpRig& rig) {
+            const Tensor x = rig.values(n, dim, 2.0f, 0.3f);
+            return OpRun{[=, &rig] { rig.backend().keep_above(x, deviations); }, {x}};
+          }};
+}
+
 inline OpCase xielu_case(int64_t n, int64_t dim) {
   return {"xielu", fmt::format("xielu {} x {}", n, dim), kFloatError, 0, 8.0 * static_cast<double>(n * dim),
           [=](OpRig& rig) {
@@ -342,6 +375,13 @@ inline void add_row_cases(std::vector<OpCase>& cases) {
   for (const int64_t dim : {1, 8, 15, 64, 256, 897}) {
     cases.push_back(plain_norm_case(3, dim));
     cases.push_back(xielu_case(5, dim));
+    for (const int64_t m : {2, 4, 8}) {
+      cases.push_back(match_size_case(3, m - 1, dim));
+      cases.push_back(mix_streams_case(3, m, dim));
+      cases.push_back(correct_streams_case(3, m, dim));
+    }
+    cases.push_back(keep_above_case(4, dim, 0.5f));
+    cases.push_back(keep_above_case(2, dim, -1.0f));
     cases.push_back(scale_by_position_case({{0, 3}, {700, 1}, {90, 20}}, dim, {.beta = 0.3f, .period = 16}));
     cases.push_back(scale_by_position_case({{5, 2}}, dim, {.beta = 0.1f, .period = 3, .offset = 1}));
     for (const bool softplus : {false, true}) {

@@ -5,6 +5,7 @@ of the GGUF file or several (experts that transformers keeps in one array). `pie
 that the values in the encoded file can be written back to the model.
 """
 import math
+import statistics
 from dataclasses import dataclass
 from typing import Callable
 
@@ -209,6 +210,18 @@ def gemma4_keys(writer, config):
         writer.add_expert_feed_forward_length(config.moe_intermediate_size)
 
 
+def gemma3n_keys(writer, config):
+    window_keys(writer, config)
+    writer.add_sliding_window_pattern([t == "sliding_attention" for t in config.layer_types])
+    writer.add_shared_kv_layers(config.num_kv_shared_layers)
+    writer.add_embedding_length_per_layer_input(config.hidden_size_per_layer_input)
+    writer.add_altup_active_idx(config.altup_active_idx)
+    writer.add_altup_num_inputs(config.altup_num_inputs)
+    normal = statistics.NormalDist()
+    writer.add_activation_sparsity_scale([normal.inv_cdf(p) if p > 0 else -math.inf for p in config.activation_sparsity_pattern])
+    writer.add_final_logit_softcapping(config.final_logit_softcapping)
+
+
 def temperature_keys(writer, config):
     rope = rope_of(config)
     writer.add_attn_temperature_scale(rope["llama_4_scaling_beta"])
@@ -333,6 +346,7 @@ DIALECTS = {
     "gemma3_text": Dialect(A.GEMMA3, plus_one=True, keys=window_keys),
     "gemma4_text": Dialect(A.GEMMA4, keys=gemma4_keys),
     "gemma4_unified_text": Dialect(A.GEMMA4, keys=gemma4_keys),
+    "gemma3n_text": Dialect(A.GEMMA3N, keys=gemma3n_keys),
     "ministral3": Dialect(A.MISTRAL3, True, keys=both(llama_keys, temperature_keys)),
     "mistral4": Dialect(A.MISTRAL4, keys=both(mistral4_keys, temperature_keys)),
     "cohere2": Dialect(A.COHERE2, keys=cohere_keys),
@@ -386,6 +400,7 @@ OWN_NAMES = {  # names that the package's map lacks, or has in another form
     "experts.gate_up_proj": "ffn_gate_up_exps.weight",
     "experts.down_proj": "ffn_down_exps.weight",
     "layer_scalar": "layer_output_scale.weight",
+    "altup.correct_output_scale": "altup_correct_scale.weight",
     "self_attn.g_proj.weight": "attn_gate.weight",
     "self_attn.gate_proj.weight": "attn_gate.weight",
     "mlp.gate.e_score_correction.bias": "exp_probs_b.bias",
@@ -468,6 +483,9 @@ def pieces(config, names, name, w):
         return [(f"blk.{layer}.shortconv.conv.weight", w.reshape(w.shape[0], w.shape[2]))]
     if config.model_type == "laguna" and short == "post_attention_layernorm.weight":
         return [(f"blk.{layer}.ffn_norm.weight", w)]
+    if name.startswith("model.altup_"):  # of one stream each; the file has one tensor
+        number = name.split(".")[2]
+        return [(f"altup_{'unembd_' if 'unembed' in name else ''}proj.{number}.weight", w)]
     if short in OWN_NAMES:
         down = (config.model_type, short) in (("gpt_oss", "mlp.experts.down_proj"), ("llama4_text", "feed_forward.experts.down_proj"))
         return [(f"blk.{layer}.{OWN_NAMES[short]}", w.swapaxes(1, 2) if down else w)]

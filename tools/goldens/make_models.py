@@ -21,6 +21,7 @@ NAME.int8.npy has the logits of a Q8_0 row if the inputs of all matrices are rou
 import fnmatch
 import json
 import math
+import re
 from dataclasses import dataclass, field
 from importlib.metadata import version
 
@@ -35,7 +36,7 @@ from more_models import class_of
 from tiny_tokenizer import hf_tokenizer, token_list
 import safetensors.torch
 from transformers import (ApertusConfig, ArceeConfig, Cohere2Config, Cohere2MoeConfig, Ernie4_5Config, Ernie4_5_MoeConfig, Glm4Config, HunYuanDenseV1Config,
-                          LagunaConfig, Llama4TextConfig, Ministral3Config, Mistral4Config, MuseGlimmerTextConfig, Qwen2_5_VLTextConfig, Qwen3VLMoeTextConfig, Qwen3VLTextConfig, PhimoeConfig, SolarOpenConfig, Starcoder2Config, DeepseekV2Config, DeepseekV3Config, Exaone4Config, Gemma2Config, Gemma3TextConfig, Gemma4TextConfig, Gemma4UnifiedTextConfig, GemmaConfig, Glm4MoeConfig,
+                          LagunaConfig, Llama4TextConfig, Ministral3Config, Mistral4Config, MuseGlimmerTextConfig, Qwen2_5_VLTextConfig, Qwen3VLMoeTextConfig, Qwen3VLTextConfig, PhimoeConfig, SolarOpenConfig, Starcoder2Config, DeepseekV2Config, DeepseekV3Config, Exaone4Config, Gemma2Config, Gemma3nTextConfig, Gemma3TextConfig, Gemma4TextConfig, Gemma4UnifiedTextConfig, GemmaConfig, Glm4MoeConfig,
                           Glm4MoeLiteConfig, GptOssConfig, GraniteConfig, GraniteMoeConfig, Lfm2Config, Lfm2MoeConfig, LlamaConfig, Mamba2Config, MiniMaxM2Config, MistralConfig,
                           MixtralConfig, Olmo2Config, Olmo3Config, OlmoeConfig, Phi3Config, Qwen2Config, Qwen2MoeConfig, Qwen3Config,
                           Qwen3_5MoeTextConfig, Qwen3_5TextConfig, Qwen3MoeConfig, Qwen3NextConfig, SeedOssConfig, SmolLM3Config)
@@ -81,6 +82,7 @@ GEMMA3 = {"full_attention": dict(rope_type="linear", rope_theta=1e6, factor=8.0)
           "sliding_attention": dict(rope_type="default", rope_theta=1e4)}
 GEMMA4 = {"full_attention": dict(rope_type="proportional", rope_theta=1e6, partial_rotary_factor=0.25),
           "sliding_attention": dict(rope_type="default", rope_theta=1e4)}
+GEMMA3N = {"full_attention": dict(rope_type="default", rope_theta=1e6), "sliding_attention": dict(rope_type="default", rope_theta=1e4)}
 MISTRAL3 = dict(rope_type="yarn", rope_theta=1e4, factor=4.0, original_max_position_embeddings=32, beta_fast=4.0, beta_slow=0.5, mscale=1.0, mscale_all_dim=1.0,
                 llama_4_scaling_beta=0.4)
 LAGUNA = {"full_attention": dict(rope_type="default", rope_theta=5e5, partial_rotary_factor=0.5),
@@ -211,6 +213,9 @@ SPECS = [
     Spec("gemma4_dense", Gemma4UnifiedTextConfig, 34, 260, F16, GEMMA4, dim=32, n_heads=4, n_kv_heads=4, head_dim=8, ffn=24, n_layers=2, eps=1e-6, tied=True,
          push=3.0, hf="new", extra=dict(sliding_window=11, layer_types=SF, global_head_dim=16, num_global_key_value_heads=2, attention_k_eq_v=True,
                                         final_logit_softcapping=9.0)),
+    Spec("gemma3n", Gemma3nTextConfig, 29, 259, F16, GEMMA3N, dim=16, n_heads=2, n_kv_heads=1, head_dim=12, ffn=24, n_layers=4, eps=1e-6, tied=True, push=2.0,
+         hf="new", extra=dict(sliding_window=9, layer_types=SFSF, num_kv_shared_layers=2, hidden_size_per_layer_input=6, vocab_size_per_layer_input=259,
+                              final_logit_softcapping=9.0, activation_sparsity_pattern=[0.8, 0.0, 0.6, 0.0])),
     Spec("ministral3", Ministral3Config, 47, 261, F16, MISTRAL3, dim=32, n_heads=4, n_kv_heads=2, head_dim=12, ffn=40, hf="new"),
     Spec("mistral4", Mistral4Config, 43, 260, F16, MISTRAL3, dim=32, n_heads=4, n_kv_heads=4, head_dim=24, ffn=40, eps=1e-6, hf="new",
          extra=LATENT | dict(n_routed_experts=5, num_experts_per_tok=2, n_shared_experts=1, first_k_dense_replace=0, n_group=1, topk_group=1)),
@@ -296,7 +301,7 @@ def weight_stats(name, shape, spec, plus_one):
     if name.endswith(("norm.weight", "norm_f.weight")):
         mean = spec.push if ".post_" in name else 1.0
         return (mean - 1.0 if plus_one else mean), 0.3
-    if name.endswith(("router.scale", "per_expert_scale", "layer_scalar")):
+    if name.endswith(("router.scale", "per_expert_scale", "layer_scalar", "correct_output_scale")):
         return 1.0, 0.3
     if name.endswith("bias"):
         return 0.0, 0.3
@@ -391,7 +396,17 @@ def fill_weights(model, spec, rng):
         tensors += parts
         with torch.no_grad():
             param.copy_(torch.from_numpy(w))
-    return tensors + rope_tensors(spec, config) + head_norms(config)
+    return joined_streams(tensors) + rope_tensors(spec, config) + head_norms(config)
+
+
+def joined_streams(tensors):
+    """Gemma 3n's projections of streams, each a tensor in transformers, as one tensor of all."""
+    joined = {}
+    for name, data, fmt in tensors:
+        base, number = re.fullmatch(r"(altup_(?:unembd_)?proj)\.(\d+)\.weight|.*", name).groups()
+        key = f"{base}.weight" if number else name
+        joined.setdefault(key, ([], fmt, bool(number)))[0].append(data)
+    return [(name, np.stack(all_data) if stacked else all_data[0], fmt) for name, (all_data, fmt, stacked) in joined.items()]
 
 
 STACKED = ("ffn_gate_up_exps", "ffn_gate_exps", "ffn_up_exps", "ffn_down_exps", "attn_k_b", "attn_v_b")

@@ -6,6 +6,7 @@ namespace ingot {
 
 void FeedForwardBlock::lay_out(Buffers& buffers) {
   buffers.scratch_act(hidden, ffn_dim);
+  if (deviations) buffers.scratch_act(up, ffn_dim);
   if (!join.is_plain()) buffers.scratch_f32(branch, x.cols);
 }
 
@@ -13,7 +14,13 @@ void run_block(const FeedForwardBlock& b, Backend& backend) {
   const Tensor x = backend.token_rows(b.x), norm_out = backend.token_rows(b.normed),
                hidden = backend.token_rows(b.hidden);
   const auto [input, first_norm] = input_of(backend, b, norm_out);
-  if (b.w_gate) {
+  if (b.deviations) {
+    const Tensor up = backend.token_rows(b.up);
+    backend.norm_matmul(hidden, input, norm_out, first_norm, b.w_gate);
+    backend.keep_above(hidden, *b.deviations);
+    backend.matmul(up, first_norm.weight ? norm_out : input, b.w_up);
+    backend.act_mul(hidden, hidden, up, b.act);
+  } else if (b.w_gate) {
     backend.gate_up({.y = hidden,
                      .x = input,
                      .norm = first_norm,

@@ -1,5 +1,7 @@
 // A feed-forward of two or three matrices.
 #pragma once
+#include <optional>
+
 #include "backend/block.h"
 #include "backend/blocks/join.h"
 
@@ -19,10 +21,12 @@ struct FeedForwardBlock {
   Activation act = Activation::kSilu;
   bool has_xielu = false;
   Xielu xielu;  // in place of act
+  // The gate keeps what is this many standard deviations of its row above the row's mean, less that bound. Nothing: all.
+  std::optional<float> deviations;
   int ffn_dim = 0;
   Join join;
   Tensor normed;          // as in AttentionBlock
-  Tensor hidden, branch;  // scratch
+  Tensor hidden, up, branch;  // scratch
   void lay_out(Buffers& buffers);
 };
 void run_block(const FeedForwardBlock& b, Backend& backend);

@@ -154,12 +154,12 @@ void CpuBackend::sample(const Tensor& logits, std::span<const SampleRow> rows) {
 
 void CpuBackend::embed(Tensor x, const Weight& table, float scale) {
   for_rows(x.rows, x.rows * x.cols, [&](int64_t t, int) {
-    CHECK(batch().tokens[t] >= 0 && batch().tokens[t] < table.n_out);
+    CHECK_GE(batch().tokens[t], 0);
+    const int32_t row = table_row(batch().tokens[t], table);
     if (table.codes != nullptr) {
-      decode_row(table.format, table.row(batch().tokens[t]), x.f32(t), x.cols);
+      decode_row(table.format, table.row(row), x.f32(t), x.cols);
     } else {
-      cpu::read_packed_row(*static_cast<const cpu::PackedWeight*>(table.packed), table.format, batch().tokens[t],
-                           x.f32(t));
+      cpu::read_packed_row(*static_cast<const cpu::PackedWeight*>(table.packed), table.format, row, x.f32(t));
     }
     if (scale != 1.0f) kernels_.scale(x.f32(t), x.cols, scale, 0.0f);
   });
@@ -191,6 +191,28 @@ void CpuBackend::scale_groups(Tensor x, Tensor factors, bool softplus) {
   for_rows(x.rows, x.rows * x.cols, [&](int64_t t, int) {
     scale_groups_of_row(x.f32(t), x.cols, factors.f32(t), factors.cols, softplus);
   });
+}
+
+void CpuBackend::match_size(Tensor y, Tensor x) {
+  for_rows(y.rows, 4 * y.rows * y.cols,
+           [&](int64_t t, int) { match_size_of_row(y.f32(t), x.f32(t * x.rows / y.rows), y.cols); });
+}
+
+void CpuBackend::mix_streams(Tensor x, Tensor streams, Tensor coefs) {
+  const int64_t m = streams.cols / x.cols + 1;
+  for_rows(x.rows, m * m * x.rows * x.cols,
+           [&](int64_t t, int) { mix_streams_of_row(x.f32(t), streams.f32(t), coefs.f32(t), m, x.cols); });
+}
+
+void CpuBackend::correct_streams(Tensor x, Tensor predicted, Tensor streams, Tensor coefs) {
+  const int64_t m = streams.cols / x.cols + 1;
+  for_rows(x.rows, m * x.rows * x.cols, [&](int64_t t, int) {
+    correct_streams_of_row(x.f32(t), predicted.f32(t), streams.f32(t), coefs.f32(t), m, x.cols);
+  });
+}
+
+void CpuBackend::keep_above(Tensor x, float deviations) {
+  for_rows(x.rows, 4 * x.rows * x.cols, [&](int64_t t, int) { keep_above_row(x.f32(t), x.cols, deviations); });
 }
 
 void CpuBackend::xielu(Tensor x, const Xielu& args) {

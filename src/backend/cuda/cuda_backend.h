@@ -115,6 +115,10 @@ class CudaBackend final : public Backend, public RecordedSteps {
   void scale_by_position(Tensor x, const PositionScale& args) override;
   void scale_groups(Tensor x, Tensor factors, bool softplus) override;
   void xielu(Tensor x, const Xielu& args) override;
+  void match_size(Tensor y, Tensor x) override;
+  void mix_streams(Tensor x, Tensor streams, Tensor coefs) override;
+  void correct_streams(Tensor x, Tensor predicted, Tensor streams, Tensor coefs) override;
+  void keep_above(Tensor x, float deviations) override;
   void gate(Tensor x, Tensor gate) override;
   void short_conv(const ShortConvArgs& args) override;
   void delta_rule(const DeltaRuleArgs& args) override;

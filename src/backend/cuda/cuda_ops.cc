@@ -149,6 +149,26 @@ void CudaBackend::xielu(Tensor x, const Xielu& args) {
   check_launch("xielu_rows");
 }
 
+void CudaBackend::match_size(Tensor y, Tensor x) {
+  cuda::match_size_rows(y, x, core_.device);
+  check_launch("match_size_rows");
+}
+
+void CudaBackend::mix_streams(Tensor x, Tensor streams, Tensor coefs) {
+  cuda::mix_stream_rows(x, streams, coefs, core_.device);
+  check_launch("mix_stream_rows");
+}
+
+void CudaBackend::correct_streams(Tensor x, Tensor predicted, Tensor streams, Tensor coefs) {
+  cuda::correct_stream_rows(x, predicted, streams, coefs, core_.device);
+  check_launch("correct_stream_rows");
+}
+
+void CudaBackend::keep_above(Tensor x, float deviations) {
+  cuda::keep_above_rows(x, deviations, core_.device);
+  check_launch("keep_above_rows");
+}
+
 void CudaBackend::gate(Tensor x, Tensor gate) { recurrence_.gate(x, gate); }
 
 void CudaBackend::short_conv(const ShortConvArgs& args) { recurrence_.short_conv(args); }

@@ -114,6 +114,13 @@ bool can_dot_codes(const PackedWeight& w);
 // type of w.
 void plain_matmul(const Tensor& y, const Tensor& x, const PackedWeight& w, bool accumulate, Device& device);
 
+// streams.cu
+void match_size_rows(const Tensor& y, const Tensor& x, Device& device);
+void mix_stream_rows(const Tensor& x, const Tensor& streams, const Tensor& coefs, Device& device);
+void correct_stream_rows(const Tensor& x, const Tensor& predicted, const Tensor& streams, const Tensor& coefs,
+                         Device& device);
+void keep_above_rows(const Tensor& x, float deviations, Device& device);
+
 // rows.cu
 void convert(const Tensor& y, const Tensor& x, Device& device);
 // rounds: may round f16 results to the 8 bits of precision that a bf16 has (Products::rounds_input).

@@ -39,8 +39,8 @@ void Backend::embed(Tensor x, const Weight& table, float scale) {
   HostRows host(*this);
   x = host.out(x);
   for (int64_t t = 0; t < x.rows; ++t) {
-    CHECK(batch_.tokens[t] >= 0 && batch_.tokens[t] < table.n_out);
-    decode_row(table.format, table.row(batch_.tokens[t]), x.f32(t), x.cols);
+    CHECK_GE(batch_.tokens[t], 0);
+    decode_row(table.format, table.row(table_row(batch_.tokens[t], table)), x.f32(t), x.cols);
     for (int64_t i = 0; i < x.cols; ++i) x.f32(t)[i] *= scale;
   }
 }
@@ -194,6 +194,34 @@ void Backend::xielu(Tensor x, const Xielu& args) {
   HostRows host(*this);
   x = host.inout(x);
   for (int64_t t = 0; t < x.rows; ++t) xielu_row(x.f32(t), x.cols, args);
+}
+
+void Backend::match_size(Tensor y, Tensor x) {
+  HostRows host(*this);
+  y = host.inout(y), x = host.in(x);
+  for (int64_t t = 0; t < y.rows; ++t) match_size_of_row(y.f32(t), x.f32(t * x.rows / y.rows), y.cols);
+}
+
+void Backend::mix_streams(Tensor x, Tensor streams, Tensor coefs) {
+  HostRows host(*this);
+  x = host.inout(x), streams = host.inout(streams), coefs = host.in(coefs);
+  const int64_t m = streams.cols / x.cols + 1;
+  CHECK_LE(m, kMaxStreams);
+  for (int64_t t = 0; t < x.rows; ++t) mix_streams_of_row(x.f32(t), streams.f32(t), coefs.f32(t), m, x.cols);
+}
+
+void Backend::correct_streams(Tensor x, Tensor predicted, Tensor streams, Tensor coefs) {
+  HostRows host(*this);
+  x = host.inout(x), predicted = host.in(predicted), streams = host.inout(streams), coefs = host.in(coefs);
+  const int64_t m = streams.cols / x.cols + 1;
+  for (int64_t t = 0; t < x.rows; ++t)
+    correct_streams_of_row(x.f32(t), predicted.f32(t), streams.f32(t), coefs.f32(t), m, x.cols);
+}
+
+void Backend::keep_above(Tensor x, float deviations) {
+  HostRows host(*this);
+  x = host.inout(x);
+  for (int64_t t = 0; t < x.rows; ++t) keep_above_row(x.f32(t), x.cols, deviations);
 }
 
 void Backend::gate(Tensor x, Tensor gate) {

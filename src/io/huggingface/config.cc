@@ -222,6 +222,7 @@ void read_differences(const Keys& text, HfConfig& c) {
                                                                    {"head_dim", &HfLayer::head_dim},
                                                                    {"intermediate_size", &HfLayer::ffn_dim}};
   if (const auto heads = text.find("num_attention_heads_per_layer")) {
+    if (!c.of_layers.empty()) throw heads->error("beside a list of intermediate_size is not supported");
     for (const Json& n : heads->elements())
       c.of_layers.push_back({.n_heads = static_cast<int>(n.integer(1, kMaxHeads))});
     if (c.of_layers.size() != static_cast<size_t>(c.n_layers))
@@ -327,6 +328,23 @@ void read_blocks(const Keys& text, HfConfig& c) {
     throw Error("{}: 'num_experts_per_tok' is missing or more than the {} experts", printable(c.source), c.n_experts);
 }
 
+// One width, or a list with the width of each layer.
+void read_feed_forwards(const Keys& text, HfConfig& c) {
+  const bool only_experts = !text.find("intermediate_size") && text.find("moe_intermediate_size");
+  const Json width = text.at(only_experts ? "moe_intermediate_size" : "intermediate_size");
+  if (!width.is_array()) return void(c.ffn_dim = static_cast<int>(width.integer(1, kMaxFfn)));
+  for (const Json& one : width.elements()) {
+    if (c.of_layers.size() == static_cast<size_t>(c.n_layers))
+      throw width.error("has more elements than the model's {} layers", c.n_layers);
+    c.of_layers.push_back({.ffn_dim = static_cast<int>(one.integer(1, kMaxFfn))});
+  }
+  if (c.of_layers.size() != static_cast<size_t>(c.n_layers))
+    throw width.error("{} elements for {} layers", c.of_layers.size(), c.n_layers);
+  c.ffn_dim = c.of_layers[0].ffn_dim;
+  for (HfLayer& layer : c.of_layers)
+    if (layer.ffn_dim == c.ffn_dim) layer.ffn_dim = 0;
+}
+
 void read_sizes(const Keys& text, HfConfig& c) {
   c.n_layers = static_cast<int>(text.at("num_hidden_layers").integer(1, kMaxLayers));
   c.dim = static_cast<int>(text.at("hidden_size").integer(1, kMaxDim));
@@ -343,9 +361,7 @@ void read_sizes(const Keys& text, HfConfig& c) {
     throw text.at("hidden_size")
         .error("{} for {} heads makes heads of {} dimensions: expected 2 to {}", c.dim, c.n_heads, c.head_dim,
                kMaxHeadDim);
-  const bool only_experts = !text.find("intermediate_size") && text.find("moe_intermediate_size");
-  c.ffn_dim =
-      static_cast<int>(text.at(only_experts ? "moe_intermediate_size" : "intermediate_size").integer(1, kMaxFfn));
+  read_feed_forwards(text, c);
   c.n_vocab = static_cast<int>(text.at("vocab_size").integer(1, kMaxVocab));
   c.n_ctx = static_cast<int>(text.at("max_position_embeddings").integer(1, kMaxContext));
   c.has_rms_eps = text.own.find("rms_norm_eps").has_value();

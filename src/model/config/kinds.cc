@@ -12,6 +12,7 @@ extern const PartKind kDeltaNetPart;
 extern const PartKind kShortConvPart;
 extern const PartKind kMamba2Part;
 extern const PartKind kLayerEndPart;
+extern const PartKind kAltUpPredictPart, kLaurelPart, kAltUpCorrectPart;
 
 namespace {
 
@@ -25,6 +26,9 @@ constexpr const PartKind* kKinds[] = {
     &kExpertsPart,
     &kDenseExpertsPart,
     &kLayerEndPart,
+    &kAltUpPredictPart,
+    &kLaurelPart,
+    &kAltUpCorrectPart,
 };
 
 const PartKind& experts_kind(const Arch& arch) { return arch.dense_beside_experts ? kDenseExpertsPart : kExpertsPart; }

@@ -4,7 +4,8 @@
 namespace ingot {
 
 struct LayerInputsConfig {
-  int width = 0;  // of one layer's input; 0: layers have none
+  int width = 0;   // of one layer's input; 0: layers have none
+  int n_rows = 0;  // of the table, if it has fewer than the vocabulary; other tokens have its row 0
 };
 
 }  // namespace ingot

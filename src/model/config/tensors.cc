@@ -2,6 +2,7 @@
 
 #include "model/config/layer_inputs.h"
 #include "model/config/shards.h"
+#include "model/layers/altup.h"
 
 namespace ingot {
 namespace {
@@ -20,6 +21,12 @@ constexpr Dim kTokenTypes = {[](const Config& c) -> int64_t { return c.n_token_t
 int64_t layer_input_width(const Config& c) { return c.part<LayerInputsConfig>().width; }
 constexpr Dim kLayerInput = {layer_input_width};
 constexpr Dim kLayerInputs = {[](const Config& c) { return c.n_layers * layer_input_width(c); }};
+constexpr Dim kLayerInputRows = {[](const Config& c) -> int64_t {
+  const int n_rows = c.part<LayerInputsConfig>().n_rows;
+  return n_rows > 0 ? n_rows : c.n_vocab;
+}};
+constexpr Dim kMoreStreams = {[](const Config& c) -> int64_t { return c.part<AltUpConfig>().n_streams - 1; }};
+bool has_streams(const Config& c, int) { return c.part<AltUpConfig>().n_streams > 0; }
 bool has_layer_inputs(const Config& c, int) { return layer_input_width(c) > 0; }
 
 bool is_encoder_model(const Config& c, int) { return c.arch->encoder; }
@@ -39,10 +46,14 @@ constexpr MatrixRow kModelMatrices[] = {
      .member = at<&M::output>, .n_out = kVocabulary, .n_in = kModelDim, .shard = Shard::kColumns,
      .optional = kOptional},
     {.gguf_name = "per_layer_token_embd.weight", .hf_name = "model.embed_tokens_per_layer.weight",
-     .member = at<&M::layer_table>, .n_out = kVocabulary, .n_in = kLayerInputs, .when = has_layer_inputs,
+     .member = at<&M::layer_table>, .n_out = kLayerInputRows, .n_in = kLayerInputs, .when = has_layer_inputs,
      .use = kForHostTable},
     {.gguf_name = "per_layer_model_proj.weight", .hf_name = "model.per_layer_model_projection.weight",
      .member = at<&M::layer_project>, .n_out = kLayerInputs, .n_in = kModelDim, .when = has_layer_inputs},
+    {.gguf_name = "altup_proj.weight", .hf_name = "model.altup_projections.{1}.weight",
+     .member = at<&M::altup_start>, .n_out = kModelDim, .n_in = kModelDim, .when = has_streams, .count = kMoreStreams},
+    {.gguf_name = "altup_unembd_proj.weight", .hf_name = "model.altup_unembed_projections.{1}.weight",
+     .member = at<&M::altup_end>, .n_out = kModelDim, .n_in = kModelDim, .when = has_streams, .count = kMoreStreams},
 };
 
 constexpr VectorRow kModelVectors[] = {

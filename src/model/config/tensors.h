@@ -154,6 +154,7 @@ struct ModelWeights {
   Tensor token_types;  // [n_token_types, dim]: load_weights subtracts the first row from the second
   Weight layer_table, layer_project;  // [n_vocab, n_layers * width], [n_layers * width, dim]: LayerInputsBlock
   Tensor layer_norm;                  // [1, width]
+  Weight altup_start, altup_end;      // AltUpStartBlock's, AltUpEndBlock's
 };
 
 TensorRows model_rows();

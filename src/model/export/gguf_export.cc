@@ -125,6 +125,7 @@ class DirectoryExport {
       if ((is_output && (config_.tied_output == true || writes_no_text_)) || !applies(row, config_, layer) ||
           std::ranges::find(done, row.member) != done.end())
         continue;
+      if (row.gguf_slice.total == nullptr && has_tensor(gguf_name(row, layer))) continue;  // of several parts
       bool added = row.gguf_name == fused;
       if (row.gguf_slice.total == nullptr) {
         added = add(row, layer, true);

@@ -7,6 +7,7 @@
 #include "model/config/gguf_reader.h"
 #include "model/config/shards.h"
 #include "model/files/weights.h"
+#include "model/layers/altup.h"
 #include "model/layers/joins.h"
 
 namespace ingot::feed_forward_part {
@@ -97,6 +98,10 @@ Block make(const Config& c, int layer) {
   B b{.norm = norm_of(c), .act = c.activation.value_or(c.arch->activation), .ffn_dim = c.ffn_dim, .join = join_of(c)};
   b.has_xielu = !c.xielu.empty();
   if (b.has_xielu) b.xielu = c.xielu[static_cast<size_t>(layer)];
+  if (const auto& all = c.part<AltUpConfig>().deviations; !all.empty()) {
+    b.join.sums = false;  // all ranks compute all of it
+    if (std::isfinite(all[static_cast<size_t>(layer)])) b.deviations = all[static_cast<size_t>(layer)];
+  }
   return b;
 }
 
@@ -124,7 +129,9 @@ void read_hf(const HfConfig& file, Config& c) {
   if (file.hidden_act == "xielu") c.xielu.resize(static_cast<size_t>(c.n_layers));
 }
 
+// A sparse gate depends on the mean of its whole row, so ranks do not divide the feed-forwards of such models.
 void divide(const Deal& deal, Config& rank) {
+  if (!deal.model.part<AltUpConfig>().deviations.empty()) return void(deal.share.ffn = {0, deal.model.ffn_dim});
   deal.share.ffn = deal.deal_columns(deal.model.ffn_dim, "feed-forward");
   rank.ffn_dim = static_cast<int>(deal.share.ffn.n);
 }

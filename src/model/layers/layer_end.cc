@@ -37,12 +37,11 @@ void read_gguf(const GgufKeys& keys, Config& c) {
   c.parts.set(LayerInputsConfig{.width = keys.integer_or("embedding_length_per_layer_input", 0, 0, kMaxWidth)});
 }
 
-// The rows of the table must be those of the embedding, because each token looks up both.
 void read_hf(const HfConfig& file, Config& c) {
   const int width = file.integer_or("hidden_size_per_layer_input", 0, 0, kMaxWidth);
-  const int n_vocab = file.integer_or("vocab_size_per_layer_input", c.n_vocab, 1, 1 << 24);
-  if (width > 0 && n_vocab != c.n_vocab)
-    throw file.error("vocab_size_per_layer_input", "{} differs from vocab_size {}: not supported", n_vocab, c.n_vocab);
+  const int n_rows = file.integer_or("vocab_size_per_layer_input", c.n_vocab, 1, 1 << 24);
+  if (width > 0 && n_rows != c.n_vocab)
+    throw file.error("vocab_size_per_layer_input", "{} differs from vocab_size {}: not supported", n_rows, c.n_vocab);
   c.parts.set(LayerInputsConfig{.width = width});
 }
 

@@ -6,6 +6,7 @@
 #include <map>
 #include <span>
 
+#include "backend/blocks/altup.h"
 #include "backend/blocks/fork.h"
 #include "backend/blocks/keep.h"
 #include "backend/blocks/layer_inputs.h"
@@ -15,6 +16,7 @@
 #include "model/config/layer_inputs.h"
 #include "model/config/shards.h"
 #include "model/files/draft_config.h"
+#include "model/layers/altup.h"
 #include "model/program/kv_caches.h"
 
 namespace ingot {
@@ -53,7 +55,11 @@ class Builder {
       if (i == 0) {
         blocks.emplace_back(embedding());
         if (c_.part<LayerInputsConfig>().width > 0) blocks.emplace_back(layer_inputs());
+        if (n_streams() > 0)
+          blocks.emplace_back(AltUpStartBlock{.n_ids = n_streams() - 1, .project = weights_.model.altup_start});
       } else if (i == numbers_.head()) {
+        if (n_streams() > 0)
+          blocks.emplace_back(AltUpEndBlock{.n_ids = n_streams() - 1, .project = weights_.model.altup_end});
         blocks.emplace_back(head_block(c_, weights_));
       } else if (i == numbers_.at(layer) && n_plain(layer, end) > 0) {
         const int n_layers = n_plain(layer, end);
@@ -66,6 +72,8 @@ class Builder {
   }
 
  private:
+  int n_streams() const { return c_.part<AltUpConfig>().n_streams; }
+
   EmbedBlock embedding() const {
     const ModelWeights& m = weights_.model;
     EmbedBlock b{
@@ -188,6 +196,7 @@ Program empty_program(const Config& c, const Weights& weights, Backend* backend,
   program.dim = c.dim;
   program.source_dim = c.source_dim;
   program.layer_input_dim = c.n_layers * c.part<LayerInputsConfig>().width;
+  program.streams_dim = std::max(c.part<AltUpConfig>().n_streams - 1, 0) * c.dim;
   if (n_layers_of(kv_shapes(c, part, 1, {})) == 0 || c.arch->learned_positions) return program;
   add_ropes(program, c, weights, backend, n_ctx);
   return program;

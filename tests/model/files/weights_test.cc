@@ -13,6 +13,8 @@
 #include "io/gguf/gguf.h"
 #include "io/gguf/writer.h"
 #include "model/files/checkpoint.h"
+#include "model/config/layer_inputs.h"
+#include "model/layers/altup.h"
 #include "model/layers/delta_net.h"
 #include "model/layers/latent_attention.h"
 #include "model/layers/mamba2.h"
@@ -55,6 +57,10 @@ Config tiny(const char* arch) {
     c.layers.assign(2, {});
     if (kv_mixer(*c.arch) != nullptr)
       c.layers[1].parts = {{&kAttentionPart}, {c.experts.n > 0 ? &kExpertsPart : &kFeedForwardPart}};
+  }
+  if (name == "gemma3n") {
+    c.parts.set(AltUpConfig{.n_streams = 3, .laurel_rank = 8});
+    c.parts.set(LayerInputsConfig{.width = 8, .n_rows = 20});
   }
   if (values_are_keys(c)) {
     set_latents(c, {.q_rank = 32, .kv_rank = 32, .nope_dim = 32, .rope_dim = 8, .value_dim = 12});

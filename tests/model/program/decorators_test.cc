@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "model/layers/altup.h"
 #include "model/golden_models.h"
 
 namespace ingot {
@@ -82,7 +83,10 @@ void expect_all_ops(const std::map<std::string, int>& ops, const Config& c, int 
   EXPECT_EQ(count("kv_write") + count("qkv"), n_steps * (n_attention - n_apart));
   EXPECT_EQ(count("gather_rows"), n_steps);
   EXPECT_GE(count("moe") + count("moe_combine"), n_steps * n_experts);
-  EXPECT_GE(count(c.arch->gated ? "gate_up" : "norm_matmul"), n_steps * layers_with("feed_forward"));
+  const auto& deviations = c.part<AltUpConfig>().deviations;
+  const auto n_sparse = static_cast<int>(std::ranges::count_if(deviations, [](float d) { return std::isfinite(d); }));
+  EXPECT_EQ(count("keep_above"), n_steps * n_sparse);
+  EXPECT_GE(count(c.arch->gated ? "gate_up" : "norm_matmul"), n_steps * (layers_with("feed_forward") - n_sparse));
 }
 
 class Decorators : public testing::TestWithParam<std::string> {};

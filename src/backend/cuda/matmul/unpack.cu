@@ -89,10 +89,14 @@ __global__ void round_kernel(uint4* w, int64_t n) {
   }
 }
 
+__device__ __forceinline__ int64_t table_row(int32_t token, const PackedWeight& table) {
+  return token < table.n_out ? token : 0;
+}
+
 template <class S, class Y>
 __global__ void embed_codes_kernel(Y* x, int64_t stride, PackedWeight w, const int32_t* tokens, float scale) {
   start_dependent();
-  const int64_t row = tokens[blockIdx.x];
+  const int64_t row = table_row(tokens[blockIdx.x], w);
   for (int64_t i = threadIdx.x; i < w.n_in / 8; i += blockDim.x) {
     float values[8];
     decode8<S>(w, row, i, values);
@@ -103,7 +107,7 @@ __global__ void embed_codes_kernel(Y* x, int64_t stride, PackedWeight w, const i
 template <class S, class Y>
 __global__ void embed_dense_kernel(Y* x, int64_t stride, PackedWeight w, const int32_t* tokens, float scale) {
   start_dependent();
-  const S* row = static_cast<const S*>(w.data) + tokens[blockIdx.x] * w.n_in;
+  const S* row = static_cast<const S*>(w.data) + table_row(tokens[blockIdx.x], w) * w.n_in;
   for (int64_t i = threadIdx.x; i < w.n_in; i += blockDim.x)
     x[blockIdx.x * stride + i] = from_float<Y>(to_float(row[i]) * scale);
 }
