@@ -2,7 +2,7 @@
 
 #include "model/config/layer_inputs.h"
 #include "model/config/shards.h"
-#include "model/layers/altup.h"
+#include "model/config/altup.h"
 
 namespace ingot {
 namespace {

@@ -1,6 +1,6 @@
 // The parts of a layer of Gemma 3n besides attention and feed-forward: prediction and correction of its streams, and
 // LAuReL (backend/blocks/altup.h, laurel.h).
-#include "model/layers/altup.h"
+#include "model/config/altup.h"
 
 #include <cmath>
 #include <limits>

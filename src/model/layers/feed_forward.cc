@@ -7,7 +7,7 @@
 #include "model/config/gguf_reader.h"
 #include "model/config/shards.h"
 #include "model/files/weights.h"
-#include "model/layers/altup.h"
+#include "model/config/altup.h"
 #include "model/layers/joins.h"
 
 namespace ingot::feed_forward_part {

@@ -16,7 +16,7 @@
 #include "model/config/layer_inputs.h"
 #include "model/config/shards.h"
 #include "model/files/draft_config.h"
-#include "model/layers/altup.h"
+#include "model/config/altup.h"
 #include "model/program/kv_caches.h"
 
 namespace ingot {

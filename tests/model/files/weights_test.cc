@@ -14,7 +14,7 @@
 #include "io/gguf/writer.h"
 #include "model/files/checkpoint.h"
 #include "model/config/layer_inputs.h"
-#include "model/layers/altup.h"
+#include "model/config/altup.h"
 #include "model/layers/delta_net.h"
 #include "model/layers/latent_attention.h"
 #include "model/layers/mamba2.h"

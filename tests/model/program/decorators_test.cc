@@ -7,7 +7,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "model/layers/altup.h"
+#include "model/config/altup.h"
 #include "model/golden_models.h"
 
 namespace ingot {
