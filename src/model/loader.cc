@@ -43,7 +43,7 @@ void use_chat_template(LoadedModel& model, const std::string& source) {
 }
 
 LoadedModel load_model(std::shared_ptr<const Checkpoint> checkpoint, const RunnerOptions& options,
-                       const LoadProgress& progress) {
+                       const LoadProgress& progress, const std::optional<VisionOptions>& vision) {
   using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
   LoadedModel model;
@@ -59,6 +59,7 @@ LoadedModel load_model(std::shared_ptr<const Checkpoint> checkpoint, const Runne
   model.chat = load_chat_template(*model.checkpoint, *model.tokenizer);
   model.runner = start_ranks(config, quantized_source(model.checkpoint->weights(), config, options.quantize), options,
                              progress);
+  if (vision) model.vision = open_vision(*model.checkpoint, config, *model.tokenizer, *vision);
   model.load_ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
   return model;
 }
