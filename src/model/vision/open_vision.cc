@@ -1,9 +1,108 @@
+// Makes a VisionModel of the files of a checkpoint, in either dialect.
+#include "base/error.h"
+#include "base/file.h"
+#include "io/digest.h"
+#include "io/gguf/gguf.h"
+#include "io/huggingface/directory.h"
+#include "model/vision/gemma3_processor.h"
+#include "model/vision/idefics3_processor.h"
+#include "model/vision/tower.h"
 #include "model/vision/vision_model.h"
 
 namespace ingot {
 
-std::unique_ptr<VisionModel> open_vision(const Checkpoint&, const Config&, const Tokenizer&, const VisionOptions&) {
-  return nullptr;
+std::unique_ptr<ImageProcessor> make_processor(const TowerConfig& tower, const ProcessorConfig& config) {
+  if (tower.family->merges_by_mean) return std::make_unique<Gemma3Processor>(tower, config);
+  return std::make_unique<Idefics3Processor>(tower, config);
+}
+
+ProcessorConfig default_processor(const TowerConfig& tower) {
+  ProcessorConfig config{.longest_edge = tower.image_size, .tile_size = tower.image_size};
+  if (tower.family->merges_by_mean) {
+    config.filter = Filter::kBilinear;
+  } else {
+    config.filter = Filter::kLanczos, config.splits = true;
+  }
+  return config;
+}
+
+namespace {
+
+// The processor's keys are in a file of their own, or, as transformers 5 writes them, inside processor_config.json.
+ProcessorConfig processor_of(const HfDirectory& directory, const TowerConfig& tower) {
+  ProcessorConfig config = default_processor(tower);
+  if (const auto own = directory.find_document("preprocessor_config.json")) {
+    read_processor(own->root(), config);
+    return config;
+  }
+  if (const auto all = directory.find_document("processor_config.json"))
+    if (const auto inner = all->root().find("image_processor")) {
+      read_processor(*inner, config);
+      return config;
+    }
+  throw Error("{}: the model has a vision tower, but neither preprocessor_config.json nor processor_config.json says "
+              "how images are prepared: add the file from the model's repository",
+              printable(directory.path()));
+}
+
+ProcessorConfig processor_of(const Gguf& file, const TowerConfig& tower) {
+  ProcessorConfig config = default_processor(tower);
+  const Metadata& metadata = file.metadata();
+  const auto read = [&](const char* key, std::array<float, 3>& values, bool is_std) {
+    const auto list = metadata.find_f32s(key);
+    if (!list) return;
+    if (list->size() != 3) throw metadata.error(key, "{} numbers: expected 3, of red, green and blue", list->size());
+    for (const float value : *list)
+      if (!std::isfinite(value) || (is_std && !(value > 0))) throw metadata.error(key, "{} is out of range", value);
+    std::copy(list->begin(), list->end(), values.begin());
+  };
+  read("clip.vision.image_mean", config.mean, false);
+  read("clip.vision.image_std", config.std, true);
+  if (const auto edge = metadata.find_u32("clip.vision.preproc_image_size"); edge && !tower.family->merges_by_mean) {
+    if (*edge < 1 || *edge > 1 << 14)
+      throw metadata.error("clip.vision.preproc_image_size", "{} is out of range: expected 1 to 16384", *edge);
+    config.longest_edge = static_cast<int>(*edge);
+  }
+  return config;
+}
+
+std::string identity_of(const TowerConfig& tower, const ProcessorConfig& c, const std::string& digest) {
+  return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {}", tower.family->gguf_name, digest, c.resizes, c.rescales,
+                     c.normalizes, c.rescale_factor, fmt::join(c.mean, ","), fmt::join(c.std, ","),
+                     static_cast<int>(c.filter), c.longest_edge, c.tile_size, c.splits, c.min_crop_ratio);
+}
+
+std::unique_ptr<VisionModel> make_vision(const TowerConfig& config, const ProcessorConfig& processor,
+                                         std::unique_ptr<WeightSource> source, const std::string& digest,
+                                         const Tokenizer& tokenizer, const VisionOptions& options) {
+  auto rules = make_processor(config, processor);
+  const auto token = tokenizer.find(rules->image_token());
+  if (!token)
+    throw Error("{}: the model's tokenizer lacks the image token {}: the vision tower belongs to another model",
+                config.source, rules->image_token());
+  if (options.check_tensors) source = checked_source(std::move(source));
+  auto tower = std::make_unique<Tower>(config, std::move(source), options.backend);
+  return std::make_unique<VisionModel>(std::move(rules), std::move(tower), *token,
+                                       identity_of(config, processor, digest));
+}
+
+}  // namespace
+
+std::unique_ptr<VisionModel> open_vision(const Checkpoint& checkpoint, const Config& text, const Tokenizer& tokenizer,
+                                         const VisionOptions& options) {
+  if (!options.mmproj.empty()) {
+    const auto file = std::make_shared<const Gguf>(Gguf::open(options.mmproj));
+    const TowerConfig config = tower_config_from_gguf(*file, text.dim);
+    const auto tower = gguf_checkpoint(file);
+    return make_vision(config, processor_of(*file, config), tower->weights(), tower->digest(), tokenizer, options);
+  }
+  const HfDirectory* directory = checkpoint.directory();
+  if (directory == nullptr) return nullptr;
+  const JsonDocument document = directory->document("config.json");
+  if (!document.root().find("vision_config") || !is_known_tower(document.root())) return nullptr;
+  const TowerConfig config = tower_config_from_hf(document.root(), directory->file("config.json"), text.dim);
+  return make_vision(config, processor_of(*directory, config), checkpoint.weights(), checkpoint.digest(), tokenizer,
+                     options);
 }
 
 }  // namespace ingot

@@ -1,8 +1,70 @@
 #include "model/vision/vision_model.h"
 
+#include <charconv>
+#include <cmath>
+
 #include "base/error.h"
+#include "io/digest.h"
+#include "model/vision/tower.h"
 
 namespace ingot {
+namespace {
+
+std::span<const uint8_t> bytes_of_text(const std::string& text) {
+  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
+}
+
+std::array<uint64_t, 2> first_words(const std::string& hex) {
+  std::array<uint64_t, 2> words{};
+  for (size_t i = 0; i < 2; ++i) std::from_chars(hex.data() + 16 * i, hex.data() + 16 * (i + 1), words[i], 16);
+  return words;
+}
+
+}  // namespace
+
+VisionModel::VisionModel(std::unique_ptr<ImageProcessor> processor, std::unique_ptr<Tower> tower, int32_t image_token,
+                         std::string identity)
+    : processor_(std::move(processor)),
+      tower_(std::move(tower)),
+      placeholder_(processor_->placeholder()),
+      image_token_(image_token),
+      identity_(std::move(identity)) {}
+
+VisionModel::~VisionModel() = default;
+
+std::string VisionModel::processor() const { return tower_->config().family->processor; }
+int VisionModel::max_rows() const { return processor_->max_rows(); }
+std::string VisionModel::prompt_text(const PreparedImage& image) const { return processor_->prompt_text(image); }
+
+PreparedImage VisionModel::prepare(const Picture& picture, const ImageSettings& settings) const {
+  if (picture.width < 1 || picture.height < 1 ||
+      picture.rgb.size() != size_t{3} * static_cast<size_t>(picture.width) * static_cast<size_t>(picture.height))
+    throw Error("the picture of {} x {} pixels has {} bytes: expected 3 for each pixel", picture.width, picture.height,
+                picture.rgb.size());
+  PreparedImage image = processor_->prepare(picture, settings);
+  Digest digest = Digest::sha256();
+  digest.update(bytes_of_text(fmt::format("{} {}x{} {} {} {} ", identity_, picture.width, picture.height,
+                                          settings.splits ? (*settings.splits ? "split" : "whole") : "",
+                                          settings.min_tokens.value_or(0), settings.max_tokens.value_or(0))));
+  digest.update(picture.rgb);
+  image.digest = first_words(digest.finish());
+  return image;
+}
+
+EncodedImage VisionModel::encode(const PreparedImage& image) {
+  const std::lock_guard lock(mutex_);
+  EncodedImage encoded;
+  for (size_t i = 0; i < image.tiles.size(); ++i) {
+    const ImageTile& tile = image.tiles[i];
+    auto rows = std::make_shared<std::vector<float>>(tower_->encode(tile));
+    for (const float value : *rows)
+      if (!std::isfinite(value)) throw Error("the vision tower gave a number that is not finite for this image");
+    // Each tile has a digest of its own.
+    const std::array<uint64_t, 2> digest = {image.digest[0], image.digest[1] + i};
+    encoded.runs.push_back({.n_rows = tile.n_rows, .digest = digest, .rows = std::move(rows)});
+  }
+  return encoded;
+}
 
 void VisionModel::expand(RenderedChat& chat, std::span<const PreparedImage> images) const {
   size_t at = 0, n = 0;

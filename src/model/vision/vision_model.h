@@ -9,10 +9,9 @@
 //   place()    after the prompt has become tokens: where the vectors go (Request::embeddings).
 // All functions may be called from any thread. Calls of encode() run one after another.
 #pragma once
-#include <array>
 #include <cstdint>
 #include <memory>
-#include <optional>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,36 +19,13 @@
 #include "backend/backend.h"
 #include "io/images/picture.h"
 #include "model/files/checkpoint.h"
-#include "model/program/prompt_embedding.h"
+#include "model/vision/prepared_image.h"
 #include "text/chat_encode.h"
 
 namespace ingot {
 
-// What a request may change of the checkpoint's processor. Settings that the family lacks are errors of prepare().
-struct ImageSettings {
-  std::optional<bool> splits;     // also reads the image in tiles (Idefics3, SmolVLM), or in crops (Gemma 3)
-  std::optional<int> min_tokens;  // of an image, for families that choose its resolution (Qwen)
-  std::optional<int> max_tokens;
-};
-
-// A picture that the tower reads: the whole image, or a tile of it.
-struct ImageTile {
-  int width = 0, height = 0;  // in pixels
-  int n_rows = 0;             // vectors that the tower makes of the tile
-  std::vector<float> pixels;  // [3, height, width], normalised
-};
-
-struct PreparedImage {
-  std::vector<ImageTile> tiles;         // in the order of the prompt
-  int tile_rows = 0, tile_columns = 0;  // of the tiles before the whole image; 0: the image has no tiles
-  int n_rows = 0;                       // of all tiles: tokens of the prompt that vectors replace
-  std::array<uint64_t, 2> digest{};     // of the pixels, the settings and the tower
-};
-
-// The vectors of an image: a PromptEmbedding, without its position, for each run of image tokens.
-struct EncodedImage {
-  std::vector<PromptEmbedding> runs;
-};
+class ImageProcessor;
+class Tower;
 
 struct VisionOptions {
   BackendOptions backend;
@@ -59,21 +35,24 @@ struct VisionOptions {
 
 class VisionModel {
  public:
-  virtual ~VisionModel() = default;
+  // identity: of the tower's weights and of the processor's numbers, for digests.
+  VisionModel(std::unique_ptr<ImageProcessor> processor, std::unique_ptr<Tower> tower, int32_t image_token,
+              std::string identity);
+  ~VisionModel();
 
-  // The text of the image token, which chat templates write for an image: "<image>", "<|image_pad|>".
-  virtual const std::string& placeholder() const = 0;
-  virtual int32_t image_token() const = 0;  // the token that stands for a vector
-  virtual std::string processor() const = 0;  // the name of the processor that prepare() follows, in transformers
-  virtual int max_rows() const = 0;  // the most vectors of an image without settings
+  // The text that chat templates write for an image: "<image>", "<start_of_image>".
+  const std::string& placeholder() const { return placeholder_; }
+  int32_t image_token() const { return image_token_; }  // the token that stands for a vector
+  std::string processor() const;  // the name of the processor that prepare() follows, in transformers
+  int max_rows() const;           // the most vectors of an image without settings
 
   // Throws Error for a picture that the model cannot read (the ratio of its sides), and for a setting that the family
   // lacks.
-  virtual PreparedImage prepare(const Picture& picture, const ImageSettings& settings = {}) const = 0;
+  PreparedImage prepare(const Picture& picture, const ImageSettings& settings = {}) const;
   // The text that stands for the image in a prompt.
-  virtual std::string prompt_text(const PreparedImage& image) const = 0;
+  std::string prompt_text(const PreparedImage& image) const;
   // Throws Error if the tower gives numbers that are not finite.
-  virtual EncodedImage encode(const PreparedImage& image) = 0;
+  EncodedImage encode(const PreparedImage& image);
 
   // Replaces the placeholders, in order, by the texts of the images. Throws Error if there are not as many
   // placeholders as images.
@@ -81,6 +60,14 @@ class VisionModel {
   // The positions of the images' vectors in the prompt. Throws Error if the prompt's runs of image tokens do not fit
   // the images.
   std::vector<PromptEmbedding> place(std::span<const int32_t> tokens, std::span<const EncodedImage> images) const;
+
+ private:
+  const std::unique_ptr<ImageProcessor> processor_;
+  const std::unique_ptr<Tower> tower_;
+  const std::string placeholder_;
+  const int32_t image_token_;
+  const std::string identity_;
+  std::mutex mutex_;  // of the tower
 };
 
 // The tower of a checkpoint: of its directory, or in options.mmproj. Null: it has none. text: the config of the text

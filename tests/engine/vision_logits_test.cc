@@ -1,0 +1,52 @@
+// Prompts with images through the engine: the logits equal those of transformers for any chunk.
+#include <gtest/gtest.h>
+
+#include "collector.h"
+#include "engine/engine.h"
+#include "model/vision/vision_goldens.h"
+
+namespace ingot {
+namespace {
+
+class VisionLogits : public testing::TestWithParam<std::string> {};
+
+std::map<int, std::vector<float>> image_logits(LoadedModel& model, const nlohmann::json& golden, int chunk) {
+  Request request;
+  std::vector<EncodedImage> encoded;
+  for (const PreparedImage& image : prepared_images(*model.vision, golden))
+    encoded.push_back(model.vision->encode(image));
+  request.prompt = golden["tokens"].get<std::vector<int32_t>>();
+  request.embeddings = model.vision->place(request.prompt, encoded);
+  request.max_tokens = 1;
+  request.prompt_logprobs = 0;
+  request.wants_logits = true;
+  Engine engine(*model.runner, {.chunk = chunk, .prefix_cache = false});
+  const auto sink = submit(engine, std::move(request));
+  run(engine);
+  EXPECT_TRUE(sink->finish && sink->finish->error.empty()) << sink->finish->error;
+  return sink->logits;
+}
+
+TEST_P(VisionLogits, EqualTransformersForAnyChunk) {
+  for (const std::string device : {"ref", "cpu"}) {
+    LoadedModel model = load_vision(kVisionModels / GetParam(), device, false);
+    for (const auto& golden : vision_golden(GetParam())["prompts"])
+      for (const int chunk : {64, 7, 1}) {
+        const auto logits = image_logits(model, golden, chunk);
+        std::vector<float> got, expected;
+        for (size_t i = 0; i < golden["logit_rows"].size(); ++i) {
+          const std::vector<float>& row = logits.at(golden["logit_rows"][i]);
+          got.insert(got.end(), row.begin(), row.end());
+          for (const float value : golden["logits"][i]) expected.push_back(value);
+        }
+        EXPECT_LT(largest_difference(got, expected), allowed_error(device) * deviation(expected))
+            << device << ", chunks of " << chunk << ": " << golden["text"];
+      }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, VisionLogits, testing::ValuesIn(vision_names()),
+                         [](const auto& i) { return i.param; });
+
+}  // namespace
+}  // namespace ingot

@@ -1,0 +1,208 @@
+#!/usr/bin/env python3
+"""Makes the tiny models with vision towers of tests/data/vision, and the results of Hugging Face transformers.
+
+Each row of SPECS becomes a directory NAME with random weights: the files of a Hugging Face checkpoint, mmproj.gguf (the
+tower with the tensors and keys of llama.cpp's converter) and goldens.json: for each picture, the pixels that the
+processor named in the checkpoint makes (some of them, as 8-bit values); for each prompt, its tokens, the places of the
+tokens, some vectors of the tower and some logits.
+
+    pip install -r tools/goldens/requirements.txt
+    python tools/goldens/make_vision.py [-o tests/data/vision] [NAME ...]
+"""
+import json
+import shutil
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import Callable
+
+import gguf
+import numpy as np
+import safetensors.torch
+import tokenizers
+import torch
+import transformers
+from makers import make_all
+from pictures import image
+from tiny_tokenizer import byte_tokens
+from vision_dialects import write_mmproj
+
+SIZES = [(1, 1), (1, 4000), (17, 31), (64, 48), (200, 90), (333, 601)]
+N_SAMPLES = 300  # pixels of a picture
+N_LOGIT_ROWS = 5
+PROMPTS = [  # text, with <I> for a picture, and the pictures
+    ("<I>the cat", [(20, 90)]),
+    ("a hat<I> and\n<I>\non it", [(17, 31), (40, 40)]),
+]
+
+
+@dataclass
+class Spec:
+    name: str
+    model: type
+    config: Callable  # vocab -> config
+    special: list  # control tokens after the bytes; the second is the end
+    image_token: str
+    mark: str  # of a picture in the prompt, before the processor expands it
+    processor: Callable  # tokenizer -> processor
+    prompts: list = field(default_factory=lambda: PROMPTS)
+    sizes: list = field(default_factory=lambda: SIZES)
+    splits: dict = field(default_factory=dict)  # settings of the processor that divide a picture, beside the default
+    seed: int = 0
+
+
+def tokenizer_of(spec):
+    tokens = byte_tokens()
+    model = tokenizers.models.BPE({t: i for i, t in enumerate(tokens)}, [])
+    tokenizer = tokenizers.Tokenizer(model)
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
+    tokenizer.add_special_tokens(spec.special)
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token=spec.special[0],
+                                                eos_token=spec.special[1], **named_tokens(spec))
+
+
+def named_tokens(spec):
+    if spec.name.startswith("gemma"):
+        return dict(extra_special_tokens=dict(image_token="<image_soft_token>", boi_token="<start_of_image>",
+                                              eoi_token="<end_of_image>"))
+    return {}
+
+
+def text_config(vocab, **extra):
+    return dict(hidden_size=32, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1,
+                vocab_size=vocab, max_position_embeddings=512, head_dim=16, bos_token_id=256, eos_token_id=257,
+                pad_token_id=None, tie_word_embeddings=True, **extra)
+
+
+def tower_config(**extra):
+    return dict(hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=2, **extra)
+
+
+# ---- Idefics3 and SmolVLM
+
+IDEFICS_TOKENS = ["<|im_start|>", "<end_of_utterance>", "<fake_token_around_image>", "<image>", "<global-img>"] + [
+    f"<row_{r}_col_{c}>" for r in range(1, 5) for c in range(1, 5)]
+
+
+def idefics3_config(cls, size, patch, scale, layers=2):
+    def make(vocab):
+        return cls(text_config=dict(model_type="llama", **text_config(vocab) | dict(num_hidden_layers=1)), image_token_id=259, pad_token_id=None,
+                   vision_config=tower_config(image_size=size, patch_size=patch) | dict(num_hidden_layers=layers), scale_factor=scale,
+                   tie_word_embeddings=True)
+    return make
+
+
+def idefics3_processor(processor, pixels, size, patch, scale, video=None):
+    def make(tokenizer):
+        images = pixels(size={"longest_edge": 4 * size}, max_image_size={"longest_edge": size})
+        extra = (video(),) if video else ()
+        return processor(images, tokenizer, *extra, image_seq_len=(size // patch // scale) ** 2)
+    return make
+
+
+SPECS = [
+    Spec("smolvlm", transformers.SmolVLMForConditionalGeneration,
+         idefics3_config(transformers.SmolVLMConfig, 24, 4, 3, layers=1), IDEFICS_TOKENS, "<image>", "<image>",
+         idefics3_processor(transformers.SmolVLMProcessor, transformers.SmolVLMImageProcessorPil, 24, 4, 3,
+                            transformers.SmolVLMVideoProcessor), seed=2101),
+    Spec("idefics3", transformers.Idefics3ForConditionalGeneration,
+         idefics3_config(transformers.Idefics3Config, 24, 4, 2), IDEFICS_TOKENS, "<image>", "<image>",
+         idefics3_processor(transformers.Idefics3Processor, transformers.Idefics3ImageProcessorPil, 24, 4, 2), seed=2102),
+]
+
+
+def randomize(model, seed):
+    """Norms near 1, attention far from uniform, logits with a deviation of about 1, all rounded to float16."""
+    rng = np.random.default_rng(seed)
+    for name, parameter in model.named_parameters():
+        shape = tuple(parameter.shape)
+        if name.endswith("norm.weight") or "norm" in name.split(".")[-2] or name.endswith(("ln_q.weight",)):
+            is_less_one = "gemma3" in model.config.model_type and "vision_tower" not in name
+            mean, std = (0.0 if name.endswith("bias") else 0.0 if is_less_one else 1.0), 0.2
+        elif name.endswith("bias"):
+            mean, std = 0.0, 0.2
+        elif "embed_tokens" in name or "position" in name or "pos_embed" in name:
+            mean, std = 0.0, 0.5
+        else:
+            mean, std = 0.0, 1.3 / np.sqrt(np.prod(shape[1:]) if "mm_input_projection" not in name else shape[0])
+        values = rng.normal(mean, std, shape).astype(np.float16).astype(np.float32)
+        parameter.data = torch.from_numpy(values)
+
+
+def pixel_goldens(spec, processor):
+    goldens = []
+    for seed, (width, height) in enumerate(spec.sizes):
+        for settings in ({}, spec.splits) if spec.splits else ({},):
+            out = processor.image_processor(image(width, height, seed), return_tensors="np", **settings)
+            pixels = np.asarray(out["pixel_values"], dtype=np.float64)
+            flat = np.round(denormalised(processor.image_processor, pixels)).astype(int).ravel()
+            step = max(1, len(flat) // N_SAMPLES)
+            goldens.append({"size": [width, height], "seed": seed, "splits": bool(settings), "n": len(flat),
+                            "step": step, "values": flat[::step].tolist()})
+    return goldens
+
+
+def denormalised(processor, pixels):
+    """The 8-bit values behind normalised pixels [..., 3, height, width]."""
+    mean, std = (np.array(v).reshape(3, 1, 1) for v in (processor.image_mean, processor.image_std))
+    return (pixels * std + mean) * 255
+
+
+def prompt_goldens(spec, processor, model):
+    goldens = []
+    for text, sizes in spec.prompts:
+        images = [image(w, h, i) for i, (w, h) in enumerate(sizes)]
+        inputs = processor(text=[text.replace("<I>", spec.mark)], images=[images], return_tensors="pt",
+                           add_special_tokens=False)
+        ids = inputs["input_ids"][0]
+        with torch.no_grad():
+            out = model(**inputs)
+            features = features_of(model, inputs)
+        logits = out.logits[0].numpy()
+        rows = np.linspace(0, len(ids) - 1, N_LOGIT_ROWS).astype(int).tolist()
+        step = max(1, len(features) // 6)
+        goldens.append({"text": text.replace("<I>", spec.mark), "sizes": sizes, "tokens": ids.tolist(),
+                        "n_vectors": len(features), "vector_rows": list(range(0, len(features), step)),
+                        "vectors": rounded(features[::step]),
+                        "logit_rows": rows, "logits": rounded(logits[rows])})
+    return goldens
+
+
+def features_of(model, inputs):
+    """The vectors of all pictures, one after another."""
+    names = ("pixel_values", "pixel_attention_mask", "image_grid_thw", "image_position_ids")
+    out = model.get_image_features(**{n: inputs[n] for n in names if n in inputs}, return_dict=True)
+    rows = out.pooler_output
+    rows = torch.cat(list(rows)) if isinstance(rows, (list, tuple)) else rows
+    return rows.reshape(-1, rows.shape[-1]).numpy()
+
+
+def rounded(values):
+    return [[float(np.format_float_positional(v, precision=6, fractional=False)) for v in row] for row in values]
+
+
+def make_golden(spec, seed, folder):
+    out = folder / spec.name
+    shutil.rmtree(out, ignore_errors=True)
+    tokenizer = tokenizer_of(spec)
+    config = spec.config(len(tokenizer))
+    config._attn_implementation = "eager"
+    model = spec.model._from_config(config, dtype=torch.float32).eval()
+    randomize(model, seed)
+    processor = spec.processor(tokenizer)
+    goldens = {"seed": seed, "versions": {p: version(p) for p in ("transformers", "torch", "pillow")},
+               "pixels": pixel_goldens(spec, processor), "prompts": prompt_goldens(spec, processor, model)}
+    model.half().save_pretrained(out)
+    processor.save_pretrained(out)
+    tokenizer.save_pretrained(out)
+    for extra in ("generation_config.json", "chat_template.jinja", "video_preprocessor_config.json"):
+        (out / extra).unlink(missing_ok=True)
+    write_mmproj(out, model, processor)
+    (out / "goldens.json").write_text(json.dumps(goldens, separators=(",", ":")) + "\n")
+    print(spec.name, sum(f.stat().st_size for f in out.iterdir()) // 1024, "KiB",
+          [(p.name, p.stat().st_size) for p in out.iterdir()],
+          "logit deviation", np.std([v for p in goldens["prompts"] for row in p["logits"] for v in row]).round(2))
+
+
+if __name__ == "__main__":
+    make_all(__doc__, SPECS, make_golden, 2100, "tests/data/vision")
