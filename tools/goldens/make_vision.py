@@ -27,7 +27,7 @@ from tiny_tokenizer import byte_tokens
 from vision_dialects import write_mmproj
 
 SIZES = [(1, 1), (1, 4000), (17, 31), (64, 48), (200, 90), (333, 601)]
-N_SAMPLES = 300  # pixels of a picture
+N_SAMPLES = 150  # pixels of a picture
 N_LOGIT_ROWS = 5
 PROMPTS = [  # text, with <I> for a picture, and the pictures
     ("<I>the cat", [(20, 90)]),
@@ -100,7 +100,73 @@ def idefics3_processor(processor, pixels, size, patch, scale, video=None):
     return make
 
 
+# ---- Gemma 3
+
+GEMMA_TOKENS = ["<bos>", "<end_of_turn>", "<start_of_image>", "<image_soft_token>", "<end_of_image>"]
+
+
+# The processor of the whole prompt has values of its own, in place of those of the processor of images.
+PAN_AND_SCAN = dict(do_pan_and_scan=True, pan_and_scan_min_crop_size=24, pan_and_scan_max_num_crops=3,
+                    pan_and_scan_min_ratio_to_activate=1.3)
+
+
+def gemma3_config(vocab):
+    text = dict(model_type="gemma3_text", **text_config(vocab)) | dict(
+        sliding_window=6, layer_types=["sliding_attention", "full_attention"], query_pre_attn_scalar=16, num_hidden_layers=2)
+    vision = dict(model_type="siglip_vision_model", image_size=36, patch_size=4, vision_use_head=False, **tower_config())
+    return transformers.Gemma3Config(text_config=text, vision_config=vision, mm_tokens_per_image=9, image_token_index=259,
+                                     boi_token_index=258, eoi_token_index=260, tie_word_embeddings=True)
+
+
+def gemma3_processor(tokenizer):
+    images = transformers.Gemma3ImageProcessorPil(size=dict(height=36, width=36), pan_and_scan_min_crop_size=24,
+                                                  pan_and_scan_max_num_crops=3, pan_and_scan_min_ratio_to_activate=1.3)
+    return transformers.Gemma3Processor(images, tokenizer, image_seq_length=9)
+
+
+# ---- Qwen-VL
+
+QWEN_TOKENS = ["<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>"]
+QWEN_MARK = "<|vision_start|><|image_pad|><|vision_end|>"
+QWEN_SIZES = [(1, 1), (2, 300), (17, 31), (64, 48), (200, 90), (333, 601), (20, 36)]
+QWEN_PROMPTS = [("<I>the cat", [(20, 90)]), ("a hat<I> and\n<I>\non it", [(17, 31), (60, 30)])]
+
+
+def qwen_config(cls, text, vision, sections, layers):
+    def make(vocab):
+        rope = dict(rope_type="default", rope_theta=1e6, mrope_section=sections)
+        return cls(text_config=dict(model_type=text, rope_parameters=rope, **text_config(vocab)) | dict(num_hidden_layers=layers),
+                   vision_config=dict(hidden_size=16, intermediate_size=24, num_heads=2, patch_size=4, out_hidden_size=32, **vision),
+                   image_token_id=260, video_token_id=261, vision_start_token_id=258, vision_end_token_id=259,
+                   tie_word_embeddings=True)
+    return make
+
+
+def qwen_processor(processor, video):
+    def make(tokenizer):
+        images = transformers.Qwen2VLImageProcessorPil(patch_size=4, merge_size=2, size=dict(shortest_edge=256, longest_edge=24 * 64))
+        return processor(images, tokenizer, video())
+    return make
+
+
+def qwen_spec(name, model, *args, **more):
+    return Spec(name, model, *args, prompts=QWEN_PROMPTS, sizes=QWEN_SIZES, **more)
+
+
 SPECS = [
+    qwen_spec("qwen3_vl", transformers.Qwen3VLForConditionalGeneration,
+              qwen_config(transformers.Qwen3VLConfig, "qwen3_vl_text",
+                          dict(depth=2, num_position_embeddings=25, deepstack_visual_indexes=[0, 1]), [4, 2, 2], 2),
+              QWEN_TOKENS, "<|image_pad|>", QWEN_MARK,
+              qwen_processor(transformers.Qwen3VLProcessor, transformers.Qwen3VLVideoProcessor), seed=2104),
+    qwen_spec("qwen2_5_vl", transformers.Qwen2_5_VLForConditionalGeneration,
+              qwen_config(transformers.Qwen2_5_VLConfig, "qwen2_5_vl_text",
+                          dict(depth=3, window_size=16, fullatt_block_indexes=[1]), [2, 3, 3], 1),
+              QWEN_TOKENS, "<|image_pad|>", QWEN_MARK,
+              qwen_processor(transformers.Qwen2_5_VLProcessor, transformers.Qwen2VLVideoProcessor), seed=2105),
+    Spec("gemma3", transformers.Gemma3ForConditionalGeneration, gemma3_config, GEMMA_TOKENS, "<image_soft_token>", "<start_of_image>",
+         gemma3_processor, splits=dict(do_pan_and_scan=True),
+         prompts=[*PROMPTS, ("say\n<I>\n: <I>", [(150, 40), (30, 30)], PAN_AND_SCAN)], seed=2103),
     Spec("smolvlm", transformers.SmolVLMForConditionalGeneration,
          idefics3_config(transformers.SmolVLMConfig, 24, 4, 3, layers=1), IDEFICS_TOKENS, "<image>", "<image>",
          idefics3_processor(transformers.SmolVLMProcessor, transformers.SmolVLMImageProcessorPil, 24, 4, 3,
@@ -135,11 +201,22 @@ def pixel_goldens(spec, processor):
         for settings in ({}, spec.splits) if spec.splits else ({},):
             out = processor.image_processor(image(width, height, seed), return_tensors="np", **settings)
             pixels = np.asarray(out["pixel_values"], dtype=np.float64)
+            if "image_grid_thw" in out:
+                pixels = whole_picture(pixels, out["image_grid_thw"][0], processor.image_processor)
             flat = np.round(denormalised(processor.image_processor, pixels)).astype(int).ravel()
             step = max(1, len(flat) // N_SAMPLES)
             goldens.append({"size": [width, height], "seed": seed, "splits": bool(settings), "n": len(flat),
                             "step": step, "values": flat[::step].tolist()})
     return goldens
+
+
+def whole_picture(patches, grid, processor):
+    """Qwen's patches [n, 3 * frames * patch * patch], in groups -> [3, height, width] of the first frame."""
+    _, rows, columns = map(int, grid)
+    merge, size = processor.merge_size, processor.patch_size
+    patches = patches.reshape(rows // merge, columns // merge, merge, merge, 3, -1, size, size)
+    assert (patches[:, :, :, :, :, 0] == patches[:, :, :, :, :, 1]).all()
+    return patches[:, :, :, :, :, 0].transpose(4, 0, 2, 5, 1, 3, 6).reshape(3, rows * size, columns * size)
 
 
 def denormalised(processor, pixels):
@@ -150,10 +227,10 @@ def denormalised(processor, pixels):
 
 def prompt_goldens(spec, processor, model):
     goldens = []
-    for text, sizes in spec.prompts:
+    for text, sizes, *settings in spec.prompts:
         images = [image(w, h, i) for i, (w, h) in enumerate(sizes)]
         inputs = processor(text=[text.replace("<I>", spec.mark)], images=[images], return_tensors="pt",
-                           add_special_tokens=False)
+                           add_special_tokens=False, **(settings[0] if settings else {}))
         ids = inputs["input_ids"][0]
         with torch.no_grad():
             out = model(**inputs)
@@ -161,7 +238,7 @@ def prompt_goldens(spec, processor, model):
         logits = out.logits[0].numpy()
         rows = np.linspace(0, len(ids) - 1, N_LOGIT_ROWS).astype(int).tolist()
         step = max(1, len(features) // 6)
-        goldens.append({"text": text.replace("<I>", spec.mark), "sizes": sizes, "tokens": ids.tolist(),
+        goldens.append({"text": text.replace("<I>", spec.mark), "sizes": sizes, "splits": bool(settings), "tokens": ids.tolist(),
                         "n_vectors": len(features), "vector_rows": list(range(0, len(features), step)),
                         "vectors": rounded(features[::step]),
                         "logit_rows": rows, "logits": rounded(logits[rows])})
@@ -172,9 +249,9 @@ def features_of(model, inputs):
     """The vectors of all pictures, one after another."""
     names = ("pixel_values", "pixel_attention_mask", "image_grid_thw", "image_position_ids")
     out = model.get_image_features(**{n: inputs[n] for n in names if n in inputs}, return_dict=True)
-    rows = out.pooler_output
-    rows = torch.cat(list(rows)) if isinstance(rows, (list, tuple)) else rows
-    return rows.reshape(-1, rows.shape[-1]).numpy()
+    parts = [out.pooler_output, *(getattr(out, "deepstack_features", None) or [])]
+    parts = [torch.cat(list(rows)) if isinstance(rows, (list, tuple)) else rows for rows in parts]
+    return torch.cat([rows.reshape(-1, rows.shape[-1]) for rows in parts], dim=1).numpy()
 
 
 def rounded(values):

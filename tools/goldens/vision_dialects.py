@@ -50,7 +50,84 @@ def idefics3(writer, model, images):
             yield "mm.model.fc.weight", tensor
 
 
-WRITERS = {"idefics3": idefics3, "smolvlm": idefics3}
+def gemma3(writer, model, images):
+    c = model.config
+    common_keys(writer, c.vision_config, c.text_config.hidden_size, "gemma3", images)
+    siglip_keys(writer, c.vision_config)
+    factor = int(c.vision_config.image_size // c.vision_config.patch_size // c.mm_tokens_per_image ** 0.5)
+    if factor != 4:
+        writer.add_vision_projector_scale_factor(factor)
+    for name, tensor in model.state_dict().items():
+        if ".vision_tower." in name:
+            yield siglip_name(name.split(".vision_tower.")[1].removeprefix("vision_model.")), tensor
+        elif name.endswith("mm_input_projection_weight"):
+            yield "mm.input_projection.weight", tensor
+        elif name.endswith("mm_soft_emb_norm.weight"):
+            yield "mm.soft_emb_norm.weight", tensor.float() + 1
+
+
+QWEN = {"norm1": "ln1", "norm2": "ln2", "attn.proj": "attn_out", "mlp.linear_fc1": "ffn_up", "mlp.linear_fc2": "ffn_down",
+        "mlp.up_proj": "ffn_up", "mlp.gate_proj": "ffn_gate", "mlp.down_proj": "ffn_down"}
+
+
+def qwen_tensors(model, deepstack_layers, splits_qkv):
+    whole = {"merger.norm": "v.post_ln", "merger.ln_q": "v.post_ln", "merger.linear_fc1": "mm.0", "merger.linear_fc2": "mm.2",
+             "merger.mlp.0": "mm.0", "merger.mlp.2": "mm.2", "pos_embed": "v.position_embd", "patch_embed.proj": "v.patch_embd"}
+    for name, tensor in model.state_dict().items():
+        if not name.startswith("model.visual."):
+            continue
+        stem, kind = name.removeprefix("model.visual.").rsplit(".", 1)
+        if stem == "patch_embed.proj" and kind == "weight":  # a tensor for each frame
+            yield "v.patch_embd.weight", tensor[:, :, 0]
+            yield "v.patch_embd.weight.1", tensor[:, :, 1]
+        elif stem in whole:
+            yield f"{whole[stem]}.{kind}", tensor
+        elif stem.startswith("deepstack_merger_list."):
+            _, i, part = stem.split(".")
+            yield f"v.deepstack.{deepstack_layers[int(i)]}.{part.removeprefix('linear_')}.{kind}", tensor
+        else:
+            _, layer, rest = stem.split(".", 2)
+            if rest != "attn.qkv":
+                yield f"v.blk.{layer}.{QWEN[rest]}.{kind}", tensor
+            elif splits_qkv:
+                for part, rows in zip("qkv", tensor.chunk(3)):
+                    yield f"v.blk.{layer}.attn_{part}.{kind}", rows
+            else:
+                yield f"v.blk.{layer}.attn_qkv.{kind}", tensor
+
+
+def qwen_keys(writer, model, images, projector):
+    vision = model.config.vision_config
+    common_keys(writer, vision, model.config.text_config.hidden_size, projector, images)
+    writer.add_vision_block_count(vision.depth)
+    writer.add_vision_head_count(vision.num_heads)
+    writer.add_vision_attention_layernorm_eps(1e-6)
+    writer.add_vision_min_pixels(images.size["shortest_edge"])
+    writer.add_vision_max_pixels(images.size["longest_edge"])
+    return vision
+
+
+def qwen3_vl(writer, model, images):
+    vision = qwen_keys(writer, model, images, "qwen3vl_merger")
+    writer.add_vision_image_size(int(vision.num_position_embeddings ** 0.5 * vision.patch_size))
+    writer.add_vision_use_gelu(True)
+    writer.add_vision_spatial_merge_size(vision.spatial_merge_size)
+    deepstack = list(getattr(vision, "deepstack_visual_indexes", None) or [])
+    if deepstack:
+        writer.add_vision_is_deepstack_layers([layer in deepstack for layer in range(vision.depth)])
+    yield from qwen_tensors(model, deepstack, False)
+
+
+def qwen2_5_vl(writer, model, images):
+    vision = qwen_keys(writer, model, images, "qwen2.5vl_merger")
+    writer.add_vision_image_size(560)  # not of use, but the converter writes the key
+    writer.add_vision_use_silu(True)
+    writer.add_vision_n_wa_pattern(vision.fullatt_block_indexes[0] + 1)
+    writer.add_vision_window_size(vision.window_size)
+    yield from qwen_tensors(model, [], True)
+
+
+WRITERS = {"qwen3_vl": qwen3_vl, "qwen2_5_vl": qwen2_5_vl, "gemma3": gemma3, "idefics3": idefics3, "smolvlm": idefics3}
 
 
 def write_mmproj(folder, model, processor):

@@ -21,6 +21,9 @@ struct PromptEmbedding {
   std::vector<std::array<int32_t, kRopeAxes>> places = {};
   int n_places = 0;
 
+  // Each row also sees the rows after it, so a step has all rows or none (Batch::seen_len).
+  bool sees_all = false;
+
   int size() const { return n_places > 0 ? n_places : n_rows; }  // in places
 };
 

@@ -11,6 +11,7 @@ class Gemma3Processor final : public ImageProcessor {
   int max_rows() const override { return rows_of_tile_ * (config_.splits ? config_.max_crops + 1 : 1); }
   PreparedImage prepare(const Picture& picture, const ImageSettings& settings) const override;
   std::string prompt_text(const PreparedImage& image) const override;
+  void set_places(const ImageTile& /*tile*/, PromptEmbedding& run) const override { run.sees_all = true; }
 
  private:
   std::vector<Picture> crops_of(const Picture& picture) const;

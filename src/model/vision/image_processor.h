@@ -36,6 +36,8 @@ class ImageProcessor {
   virtual int max_rows() const = 0;                  // the most vectors of an image without settings
   virtual PreparedImage prepare(const Picture& picture, const ImageSettings& settings) const = 0;
   virtual std::string prompt_text(const PreparedImage& image) const = 0;
+  // Sets how the text model sees a tile's vectors: their places on its ropes, and whether they see each other.
+  virtual void set_places(const ImageTile& /*tile*/, PromptEmbedding& /*run*/) const {}
 };
 
 // The processor of the tower's family. Throws Error if its numbers do not fit the tower.

@@ -55,7 +55,7 @@ struct Taps {
 
 std::vector<Taps> taps_of(int from, int to, Filter filter) {
   const double scale = static_cast<double>(from) / to, stretch = std::max(scale, 1.0);
-  const double support = support_of(filter) * stretch;
+  const double support = support_of(filter) * stretch, shrink = 1 / stretch;
   std::vector<Taps> all(static_cast<size_t>(to));
   for (int i = 0; i < to; ++i) {
     const double center = (i + 0.5) * scale;
@@ -64,7 +64,7 @@ std::vector<Taps> taps_of(int from, int to, Filter filter) {
     std::vector<double> weights(static_cast<size_t>(end - first));
     double sum = 0;
     for (int k = 0; k < end - first; ++k)
-      sum += weights[static_cast<size_t>(k)] = weight_at(filter, (k + first - center + 0.5) / stretch);
+      sum += weights[static_cast<size_t>(k)] = weight_at(filter, (k + first - center + 0.5) * shrink);
     Taps& taps = all[static_cast<size_t>(i)];
     taps.first = first;
     for (const double weight : weights) {
@@ -133,8 +133,13 @@ Picture resized(const Picture& picture, int width, int height, Filter filter) {
   if (width == picture.width && height == picture.height) return picture;
   if (filter == Filter::kNearest) return resized_nearest(picture, width, height);
   if (width == picture.width) return resized_columns(picture, height, filter);
-  Picture wide = resized_rows(picture, width, filter);
-  return height == picture.height ? wide : resized_columns(wide, height, filter);
+  if (height == picture.height) return resized_rows(picture, width, filter);
+  // Values between the passes are rounded, so their order matters. It is Pillow's: columns first, if their length
+  // shrinks by more than twice as much as that of rows.
+  const int shrinks = picture.height - height;
+  if (shrinks > 0 && shrinks > 2 * (picture.width - width))
+    return resized_rows(resized_columns(picture, height, filter), width, filter);
+  return resized_columns(resized_rows(picture, width, filter), height, filter);
 }
 
 Picture cropped(const Picture& picture, int x, int y, int width, int height) {

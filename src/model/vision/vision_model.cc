@@ -10,6 +10,8 @@
 namespace ingot {
 namespace {
 
+constexpr uint64_t kTileStep = 0x9E3779B97F4A7C15;  // between the digests of an image's tiles
+
 std::span<const uint8_t> bytes_of_text(const std::string& text) {
   return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
 }
@@ -60,8 +62,10 @@ EncodedImage VisionModel::encode(const PreparedImage& image) {
     for (const float value : *rows)
       if (!std::isfinite(value)) throw Error("the vision tower gave a number that is not finite for this image");
     // Each tile has a digest of its own.
-    const std::array<uint64_t, 2> digest = {image.digest[0], image.digest[1] + i};
-    encoded.runs.push_back({.n_rows = tile.n_rows, .digest = digest, .rows = std::move(rows)});
+    const std::array<uint64_t, 2> digest = {image.digest[0] + (i + 1) * kTileStep, image.digest[1]};
+    PromptEmbedding& run = encoded.runs.emplace_back(
+        PromptEmbedding{.n_rows = tile.n_rows, .digest = digest, .rows = std::move(rows)});
+    processor_->set_places(tile, run);
   }
   return encoded;
 }

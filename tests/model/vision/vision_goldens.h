@@ -49,7 +49,9 @@ inline std::vector<PreparedImage> prepared_images(const VisionModel& vision, con
   std::vector<PreparedImage> images;
   for (size_t i = 0; i < prompt["sizes"].size(); ++i) {
     const auto& size = prompt["sizes"][i];
-    images.push_back(vision.prepare(golden_picture(size[0], size[1], static_cast<int64_t>(i))));
+    ImageSettings settings;
+    if (prompt["splits"].get<bool>()) settings.splits = true;
+    images.push_back(vision.prepare(golden_picture(size[0], size[1], static_cast<int64_t>(i)), settings));
   }
   return images;
 }

@@ -25,14 +25,17 @@ std::vector<double> pixel_values(const PreparedImage& image, const nlohmann::jso
 }
 
 TEST_P(Vision, PixelsEqualThoseOfTheProcessor) {
+  const nlohmann::json goldens = vision_golden(GetParam());
+  ASSERT_GE(goldens["pixels"].size(), 5u);
   const fs::path directory = kVisionModels / GetParam();
   const auto processor =
       nlohmann::json::parse(read_file((directory / "processor_config.json").string()))["image_processor"];
   for (const bool is_gguf : {false, true}) {
     const LoadedModel model = load_vision(directory, "ref", is_gguf);
     ASSERT_NE(model.vision, nullptr);
-    for (const auto& golden : vision_golden(GetParam())["pixels"]) {
+    for (const auto& golden : goldens["pixels"]) {
       SCOPED_TRACE(golden["size"].dump() + (golden["splits"].get<bool>() ? " split" : ""));
+      if (is_gguf && golden["splits"].get<bool>()) continue;  // such files have no numbers of pan and scan
       ImageSettings settings;
       if (golden["splits"].get<bool>()) settings.splits = true;
       const PreparedImage image =
@@ -41,17 +44,20 @@ TEST_P(Vision, PixelsEqualThoseOfTheProcessor) {
       ASSERT_EQ(values.size(), golden["n"].get<size_t>());
       const size_t step = golden["step"];
       for (size_t i = 0; i < golden["values"].size(); ++i)
-        ASSERT_NEAR(values[i * step], golden["values"][i].get<double>(), 1.01) << i * step;
+        ASSERT_NEAR(values[i * step], golden["values"][i].get<double>(), 0.02) << i * step;
     }
   }
 }
 
 TEST_P(Vision, PromptsAndVectorsEqualThoseOfTransformers) {
+  const nlohmann::json goldens = vision_golden(GetParam());
+  ASSERT_GE(goldens["prompts"].size(), 2u);
   for (const bool is_gguf : {false, true})
     for (const std::string device : {"ref", "cpu"}) {
       SCOPED_TRACE(device + (is_gguf ? " mmproj" : ""));
       const LoadedModel model = load_vision(kVisionModels / GetParam(), device, is_gguf);
-      for (const auto& golden : vision_golden(GetParam())["prompts"]) {
+      for (const auto& golden : goldens["prompts"]) {
+        if (is_gguf && golden["splits"].get<bool>()) continue;
         const std::vector<PreparedImage> images = prepared_images(*model.vision, golden);
         RenderedChat chat{.text = golden["text"], .quoted = {}};
         model.vision->expand(chat, images);

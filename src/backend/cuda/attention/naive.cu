@@ -24,7 +24,7 @@ __global__ void naive_kernel(Y* y, int64_t y_stride, const Q* q, int64_t q_strid
             dim = p.kv.head_dim, n_warps = static_cast<int>(blockDim.x) / 32;
   const int seq = p.batch.token_seq[token], position = p.batch.positions[token];
   const int kv_len = p.batch.kv_len[seq];
-  const int end = p.causal       ? position + 1
+  const int end = p.causal       ? (p.batch.seen_len != nullptr ? p.batch.seen_len[token] : position + 1)
                   : p.window > 0 ? min(kv_len, position + p.window)
                                  : kv_len,
             begin = p.window > 0 ? max(0, position + 1 - p.window) : 0;
