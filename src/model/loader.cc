@@ -48,7 +48,7 @@ LoadedModel load_model(std::shared_ptr<const Checkpoint> checkpoint, const Runne
   const auto start = Clock::now();
   LoadedModel model;
   model.checkpoint = std::move(checkpoint);
-  const Config config = model.checkpoint->config();
+  Config config = model.checkpoint->config();
   if (config.bidirectional) {
     const bool ranks = read_embed_facts(*model.checkpoint).pooling == "rank";
     throw Error("{}: this model {} and cannot write text: use `ingot {}`", printable(model.checkpoint->path()),
@@ -57,9 +57,10 @@ LoadedModel load_model(std::shared_ptr<const Checkpoint> checkpoint, const Runne
   model.tokenizer = model.checkpoint->tokenizer();
   check_vocabulary(*model.checkpoint, *model.tokenizer, config);
   model.chat = load_chat_template(*model.checkpoint, *model.tokenizer);
+  if (vision) model.vision = open_vision(*model.checkpoint, config, *model.tokenizer, *vision);
+  if (model.vision) model.vision->adapt(config);
   model.runner = start_ranks(config, quantized_source(model.checkpoint->weights(), config, options.quantize), options,
                              progress);
-  if (vision) model.vision = open_vision(*model.checkpoint, config, *model.tokenizer, *vision);
   model.load_ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
   return model;
 }

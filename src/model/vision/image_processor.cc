@@ -7,6 +7,7 @@ namespace ingot {
 namespace {
 
 constexpr int kMaxEdge = 1 << 14;
+constexpr int64_t kMaxPixels = int64_t{1} << 32;
 
 std::array<float, 3> three_numbers(const Json& list) {
   const auto numbers = list.elements();
@@ -22,9 +23,25 @@ void read_edge(const Json& keys, const char* key, int& edge) {
     if (const auto value = size->find(name)) edge = static_cast<int>(value->integer(1, kMaxEdge));
 }
 
+// Files call the numbers of pixels edges, or, in older files, pixels. The patches must be those of the tower.
+void read_pixels(const Json& keys, const TowerConfig& tower, ProcessorConfig& c) {
+  const auto read = [&](const Json& object, const char* key, int64_t& value) {
+    if (const auto found = object.find(key)) value = found->integer(1, kMaxPixels);
+  };
+  if (const auto size = keys.find("size"); size && size->is_object()) {
+    read(*size, "shortest_edge", c.min_pixels);
+    read(*size, "longest_edge", c.max_pixels);
+  }
+  read(keys, "min_pixels", c.min_pixels);
+  read(keys, "max_pixels", c.max_pixels);
+  for (const auto& [key, own] : {std::pair{"patch_size", tower.patch}, std::pair{"merge_size", tower.merge}})
+    if (const auto value = keys.find(key); value && value->integer(0, kMaxPixels) != own)
+      throw value->error("is {}, but the vision tower has {}", value->integer(0, kMaxPixels), own);
+}
+
 }  // namespace
 
-void read_processor(const Json& keys, ProcessorConfig& c) {
+void read_processor(const Json& keys, const TowerConfig& tower, ProcessorConfig& c) {
   const auto flag = [&](const char* key, bool& value) {
     if (const auto found = keys.find(key)) value = found->boolean();
   };
@@ -41,6 +58,7 @@ void read_processor(const Json& keys, ProcessorConfig& c) {
       if (!(value > 0)) throw std->error("{} is no standard deviation: expected numbers above 0", value);
   }
   if (const auto filter = keys.find("resample")) c.filter = static_cast<Filter>(filter->integer(0, 5));
+  if (tower.is_dynamic()) return read_pixels(keys, tower, c);
   read_edge(keys, "size", c.longest_edge);
   read_edge(keys, "max_image_size", c.tile_size);
   if (const auto crop = keys.find("pan_and_scan_min_crop_size"))

@@ -26,6 +26,7 @@ struct ProcessorConfig {
   bool splits = false;                // into tiles (Idefics3), or crops (Gemma 3)
   int min_crop = 256, max_crops = 4;  // pan and scan (Gemma 3)
   double min_crop_ratio = 1.2;
+  int64_t min_pixels = 0, max_pixels = 0;  // of a picture that keeps its ratio (Qwen)
 };
 
 class ImageProcessor {
@@ -40,12 +41,13 @@ class ImageProcessor {
   virtual void set_places(const ImageTile& /*tile*/, PromptEmbedding& /*run*/) const {}
 };
 
-// The processor of the tower's family. Throws Error if its numbers do not fit the tower.
-std::unique_ptr<ImageProcessor> make_processor(const TowerConfig& tower, const ProcessorConfig& config);
+// The processor of the tower's family. max_rows: the most vectors of an image in families that choose its size. Throws
+// Error if its numbers do not fit the tower.
+std::unique_ptr<ImageProcessor> make_processor(const TowerConfig& tower, const ProcessorConfig& config, int max_rows);
 // The numbers that the family has without a file, such as for GGUF.
 ProcessorConfig default_processor(const TowerConfig& tower);
 // Reads the keys of preprocessor_config.json over the defaults. Throws Error naming the key.
-void read_processor(const Json& keys, ProcessorConfig& config);
+void read_processor(const Json& keys, const TowerConfig& tower, ProcessorConfig& config);
 
 // The pixels as floats, rescaled and normalised as the config says.
 ImageTile tile_of(const Picture& picture, const ProcessorConfig& config, int n_rows);

@@ -6,22 +6,29 @@
 #include "io/huggingface/directory.h"
 #include "model/vision/gemma3_processor.h"
 #include "model/vision/idefics3_processor.h"
+#include "model/vision/qwen_processor.h"
 #include "model/vision/tower.h"
 #include "model/vision/vision_model.h"
 
 namespace ingot {
 
-std::unique_ptr<ImageProcessor> make_processor(const TowerConfig& tower, const ProcessorConfig& config) {
-  if (tower.family->merges_by_mean) return std::make_unique<Gemma3Processor>(tower, config);
+std::unique_ptr<ImageProcessor> make_processor(const TowerConfig& tower, const ProcessorConfig& config, int max_rows) {
+  switch (tower.family->projector) {
+    case Projector::kGemma: return std::make_unique<Gemma3Processor>(tower, config);
+    case Projector::kQwen: return std::make_unique<QwenProcessor>(tower, config, max_rows);
+    case Projector::kLinear: break;
+  }
   return std::make_unique<Idefics3Processor>(tower, config);
 }
 
 ProcessorConfig default_processor(const TowerConfig& tower) {
   ProcessorConfig config{.longest_edge = tower.image_size, .tile_size = tower.image_size};
-  if (tower.family->merges_by_mean) {
-    config.filter = Filter::kBilinear;
-  } else {
-    config.filter = Filter::kLanczos, config.splits = true;
+  switch (tower.family->projector) {
+    case Projector::kGemma: config.filter = Filter::kBilinear; break;
+    case Projector::kLinear: config.filter = Filter::kLanczos, config.splits = true; break;
+    case Projector::kQwen:
+      config.mean = {0.48145466f, 0.4578275f, 0.40821073f}, config.std = {0.26862954f, 0.26130258f, 0.27577711f};
+      config.min_pixels = 56 * 56, config.max_pixels = 28 * 28 * 1280;
   }
   return config;
 }
@@ -32,12 +39,12 @@ namespace {
 ProcessorConfig processor_of(const HfDirectory& directory, const TowerConfig& tower) {
   ProcessorConfig config = default_processor(tower);
   if (const auto own = directory.find_document("preprocessor_config.json")) {
-    read_processor(own->root(), config);
+    read_processor(own->root(), tower, config);
     return config;
   }
   if (const auto all = directory.find_document("processor_config.json"))
     if (const auto inner = all->root().find("image_processor")) {
-      read_processor(*inner, config);
+      read_processor(*inner, tower, config);
       return config;
     }
   throw Error("{}: the model has a vision tower, but neither preprocessor_config.json nor processor_config.json says "
@@ -58,7 +65,15 @@ ProcessorConfig processor_of(const Gguf& file, const TowerConfig& tower) {
   };
   read("clip.vision.image_mean", config.mean, false);
   read("clip.vision.image_std", config.std, true);
-  if (const auto edge = metadata.find_u32("clip.vision.preproc_image_size"); edge && !tower.family->merges_by_mean) {
+  if (tower.is_dynamic()) {
+    // The limits of the families' published checkpoints.
+    const bool has_table = tower.side > 0;
+    config.min_pixels = metadata.find_u32("clip.vision.image_min_pixels").value_or(has_table ? 65536 : 3136);
+    config.max_pixels = metadata.find_u32("clip.vision.image_max_pixels").value_or(has_table ? 16777216 : 12845056);
+    return config;
+  }
+  const bool has_tiles = tower.family->projector == Projector::kLinear;
+  if (const auto edge = metadata.find_u32("clip.vision.preproc_image_size"); edge && has_tiles) {
     if (*edge < 1 || *edge > 1 << 14)
       throw metadata.error("clip.vision.preproc_image_size", "{} is out of range: expected 1 to 16384", *edge);
     config.longest_edge = static_cast<int>(*edge);
@@ -67,21 +82,23 @@ ProcessorConfig processor_of(const Gguf& file, const TowerConfig& tower) {
 }
 
 std::string identity_of(const TowerConfig& tower, const ProcessorConfig& c, const std::string& digest) {
-  return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {}", tower.family->gguf_name, digest, c.resizes, c.rescales,
+  return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", tower.family->gguf_name, digest, c.resizes, c.rescales,
                      c.normalizes, c.rescale_factor, fmt::join(c.mean, ","), fmt::join(c.std, ","),
-                     static_cast<int>(c.filter), c.longest_edge, c.tile_size, c.splits, c.min_crop_ratio);
+                     static_cast<int>(c.filter), c.longest_edge, c.tile_size, c.splits, c.min_crop_ratio, c.min_pixels, c.max_pixels);
 }
 
 std::unique_ptr<VisionModel> make_vision(const TowerConfig& config, const ProcessorConfig& processor,
                                          std::unique_ptr<WeightSource> source, const std::string& digest,
                                          const Tokenizer& tokenizer, const VisionOptions& options) {
-  auto rules = make_processor(config, processor);
+  auto rules = make_processor(config, processor, options.max_image_tokens);
   const auto token = tokenizer.find(rules->image_token());
   if (!token)
     throw Error("{}: the model's tokenizer lacks the image token {}: the vision tower belongs to another model",
                 config.source, rules->image_token());
   if (options.check_tensors) source = checked_source(std::move(source));
-  auto tower = std::make_unique<Tower>(config, std::move(source), options.backend);
+  const int max_patches =
+      config.is_dynamic() ? rules->max_rows() * config.merge * config.merge : config.side * config.side;
+  auto tower = std::make_unique<Tower>(config, std::move(source), options.backend, max_patches);
   return std::make_unique<VisionModel>(std::move(rules), std::move(tower), *token,
                                        identity_of(config, processor, digest));
 }

@@ -1,287 +1,215 @@
 #include "model/vision/tower.h"
 
+#include <algorithm>
 #include <cmath>
 
-#include "backend/blocks/attention.h"
-#include "backend/blocks/feed_forward.h"
-#include "backend/blocks/merge.h"
-#include "backend/blocks/patches.h"
 #include "base/error.h"
 #include "base/memory_error.h"
 #include "base/system.h"
-#include "model/vision/names.h"
-#include "model/vision/tower_tensors.h"
+#include "model/vision/tower_blocks.h"
 
 namespace ingot {
 namespace {
 
 constexpr int kTowerBlockSize = 16;  // tokens of a KV block
-constexpr TowerLayerNames kGgufLayer = {
-    "v.blk.{}.ln1",    "v.blk.{}.ln2",      "v.blk.{}.attn_q",   "v.blk.{}.attn_k", "v.blk.{}.attn_v",
-    "v.blk.{}.attn_qkv", "v.blk.{}.attn_out", "v.blk.{}.ffn_gate", "v.blk.{}.ffn_up", "v.blk.{}.ffn_down"};
+constexpr int kRowAxis = 1, kColumnAxis = 2;  // of ropes
 
 }  // namespace
-
-std::vector<int> patch_order(int rows, int columns, int merge) {
-  std::vector<int> order;
-  for (int row = 0; row < rows; row += merge)
-    for (int column = 0; column < columns; column += merge)
-      for (int y = 0; y < merge; ++y)
-        for (int x = 0; x < merge; ++x) order.push_back((row + y) * columns + column + x);
-  return order;
-}
 
 struct Tower::Parts {
   std::unique_ptr<Backend> backend;
-  PatchesBlock patches;
-  std::vector<AttentionBlock> attention;  // [n_layers]
-  std::vector<FeedForwardBlock> feed_forward;
-  MergeBlock merge;
-  std::vector<std::shared_ptr<std::vector<float>>> kept;
+  TowerBlocks blocks;
   std::unique_ptr<KvCache> kv;
   Program program;
-  int max_patches = 0;
+  std::vector<int> layer_blocks;  // [n_layers]: the first block of each layer in the program
+  int max_patches = 0, max_windows = 1;
 };
 
-namespace {
+// The arrays that the batches of a step refer to. The patches of each window are neighbours. Layers see the picture
+// whole, or as a sequence for each window.
+struct Tower::Step {
+  std::vector<int32_t> tokens, rope_positions;
+  std::vector<float> input;
+  struct Sequences {
+    std::vector<int32_t> positions, starts = {0}, lengths, blocks;
+    int max_blocks = 0;
+  };
+  Sequences whole, windows;
 
-// Fills the blocks of a tower with its tensors.
-class TowerLoader {
- public:
-  TowerLoader(const TowerConfig& config, WeightSource& source, Backend& backend)
-      : c_(config), is_gguf_(source.dialect() == Dialect::kGguf), source_(source), tensors_(source, backend) {
-    if (!is_gguf_) find_prefix();
-  }
-
-  PatchesBlock patches() {
-    PatchesBlock b;
-    const std::string name = is_gguf_ ? "v.patch_embd" : prefix_ + c_.family->hf_patches;
-    b.w = tensors_.convolution(name + ".weight", c_.dim, c_.patch_dim(), c_.patch);
-    b.bias = tensors_.vector(name + ".bias", c_.dim, true);
-    const std::string table = is_gguf_ ? "v.position_embd" : prefix_ + c_.family->hf_positions;
-    b.positions = positions(tensors_.numbers(table + ".weight", int64_t{c_.side} * c_.side, c_.dim));
-    return b;
-  }
-
-  AttentionBlock attention(int layer) {
-    const TowerLayerNames& names = layer_names();
-    AttentionBlock b;
-    b.norm = norm(name_of(names.norm1, layer), c_.dim);
-    const std::string fused = name_of(names.qkv, layer);
-    const bool is_fused = *names.qkv != 0 && tensors_.has(fused + ".weight");
-    const std::string parts[] = {name_of(names.q, layer), name_of(names.k, layer), name_of(names.v, layer)};
-    Weight* weights[] = {&b.wq, &b.wk, &b.wv};
-    Tensor* biases[] = {&b.bq, &b.bk, &b.bv};
-    const std::vector<float> fused_bias =
-        is_fused ? tensors_.numbers(fused + ".bias", 1, int64_t{3} * c_.dim, true) : std::vector<float>{};
-    for (int i = 0; i < 3; ++i) {
-      if (!is_fused) {
-        *weights[i] = tensors_.matrix(parts[i] + ".weight", c_.dim, c_.dim);
-        *biases[i] = tensors_.vector(parts[i] + ".bias", c_.dim, true);
-        continue;
-      }
-      *weights[i] =
-          tensors_.rows_of(fused + ".weight", int64_t{3} * c_.dim, int64_t{i} * c_.dim, c_.dim, c_.dim);
-      if (!fused_bias.empty())
-        *biases[i] = tensors_.upload({fused_bias.begin() + i * c_.dim, fused_bias.begin() + (i + 1) * c_.dim}, 1,
-                                     c_.dim);
+  static Sequences cut(const std::vector<int>& lengths) {
+    Sequences s;
+    for (const int length : lengths) s.max_blocks = std::max(s.max_blocks, (length - 1) / kTowerBlockSize + 1);
+    int32_t next_block = 0;
+    for (const int length : lengths) {
+      for (int i = 0; i < length; ++i) s.positions.push_back(i);
+      s.starts.push_back(s.starts.back() + length);
+      s.lengths.push_back(length);
+      for (int b = 0; b < s.max_blocks; ++b)
+        s.blocks.push_back(b * kTowerBlockSize < length ? next_block++ : -1);
     }
-    const std::string out = name_of(names.o, layer);
-    b.wo = tensors_.matrix(out + ".weight", c_.dim, c_.dim);
-    b.bo = tensors_.vector(out + ".bias", c_.dim, true);
-    b.attention = {.n_heads = c_.n_heads,
-                   .n_kv_heads = c_.n_heads,
-                   .head_dim = c_.head_dim,
-                   .scale = 1.0f / std::sqrt(static_cast<float>(c_.head_dim)),
-                   .causal = false};
-    return b;
+    return s;
   }
 
-  FeedForwardBlock feed_forward(int layer) {
-    const TowerLayerNames& names = layer_names();
-    FeedForwardBlock b;
-    b.norm = norm(name_of(names.norm2, layer), c_.dim);
-    std::string up = name_of(names.up, layer), down = name_of(names.down, layer);
-    // Old mmproj files call the matrices by each other's name.
-    HostTensor host;
-    if (is_gguf_ && c_.ffn_dim != c_.dim && source_.find_shape(up + ".weight", 0, 0, host) && host.n_in == c_.ffn_dim)
-      std::swap(up, down);
-    const std::string gate = name_of(names.gate, layer);
-    if (*names.gate != 0 && tensors_.has(gate + ".weight")) {
-      b.w_gate = tensors_.matrix(gate + ".weight", c_.ffn_dim, c_.dim);
-      b.b_gate = tensors_.vector(gate + ".bias", c_.ffn_dim, true);
-    }
-    b.w_up = tensors_.matrix(up + ".weight", c_.ffn_dim, c_.dim);
-    b.b_up = tensors_.vector(up + ".bias", c_.ffn_dim, true);
-    b.w_down = tensors_.matrix(down + ".weight", c_.dim, c_.ffn_dim);
-    b.b_down = tensors_.vector(down + ".bias", c_.dim, true);
-    b.act = c_.act;
-    b.ffn_dim = c_.ffn_dim;
-    return b;
+  Batch batch(const Sequences& s) const {
+    return {.tokens = tokens,
+            .positions = s.positions,
+            .q_start = s.starts,
+            .kv_len = s.lengths,
+            .block_table = s.blocks,
+            .max_blocks = s.max_blocks,
+            .logit_rows = {},
+            .embeddings = input,
+            .rope_positions = rope_positions};
   }
-
-  MergeBlock merge() {
-    MergeBlock b;
-    b.norm = norm(is_gguf_ ? "v.post_ln" : prefix_ + c_.family->hf_post_norm, c_.dim);
-    b.n_merged = c_.merge * c_.merge;
-    b.averages = c_.family->merges_by_mean;
-    if (b.averages) {
-      gemma_projector(b);
-    } else {
-      const std::string name =
-          is_gguf_ ? "mm.model.fc.weight" : first_of("model.connector.|connector.", "modality_projection.proj.weight");
-      b.w1 = tensors_.matrix(name, c_.out_dim, int64_t{c_.dim} * b.n_merged);
-    }
-    return b;
-  }
-
-  std::vector<std::shared_ptr<std::vector<float>>> take_kept() { return tensors_.take_kept(); }
-
- private:
-  // The matrix is stored transposed, and directories store the norm's weight less 1.
-  void gemma_projector(MergeBlock& b) {
-    const std::string base = is_gguf_ ? "mm." : "model.multi_modal_projector.|multi_modal_projector.";
-    const std::string matrix =
-        first_of(base, is_gguf_ ? "input_projection.weight" : "mm_input_projection_weight");
-    const std::string norm = first_of(base, is_gguf_ ? "soft_emb_norm.weight" : "mm_soft_emb_norm.weight");
-    std::vector<float> weight = tensors_.numbers(norm, 1, c_.dim);
-    if (!is_gguf_)
-      for (float& value : weight) value += 1;
-    b.merged_norm = {.weight = tensors_.upload(weight, 1, c_.dim), .bias = {}, .eps = c_.eps, .kind = NormKind::kRms};
-    const std::vector<float> stored = tensors_.numbers(matrix, c_.dim, c_.out_dim);
-    std::vector<float> turned(stored.size());
-    for (int64_t i = 0; i < c_.dim; ++i)
-      for (int64_t o = 0; o < c_.out_dim; ++o) turned[o * c_.dim + i] = stored[i * c_.out_dim + o];
-    b.w1 = tensors_.matrix_of(turned, c_.out_dim, c_.dim);
-  }
-
-  // The first name with one of these beginnings that exists; the first of all if none does.
-  std::string first_of(const std::string& beginnings, const std::string& name) const {
-    const std::vector<std::string> all = split_names(beginnings);
-    for (const std::string& beginning : all)
-      if (tensors_.has(beginning + name)) return beginning + name;
-    return all.front() + name;
-  }
-
-  void find_prefix() {
-    const std::string patches = std::string(c_.family->hf_patches) + ".weight";
-    const std::string found = first_of(c_.family->hf_prefixes, patches);
-    prefix_ = found.substr(0, found.size() - patches.size());
-  }
-
-  const TowerLayerNames& layer_names() const { return is_gguf_ ? kGgufLayer : c_.family->hf_layer; }
-  std::string name_of(const char* pattern, int layer) const {
-    return (is_gguf_ ? "" : prefix_) + fmt::format(fmt::runtime(pattern), layer);
-  }
-
-  NormArgs norm(const std::string& name, int64_t n) {
-    return {.weight = tensors_.vector(name + ".weight", n),
-            .bias = tensors_.vector(name + ".bias", n, c_.family->norm == NormKind::kRms),
-            .eps = c_.eps,
-            .kind = c_.family->norm};
-  }
-
-  // The table of positions in the order of a step.
-  Tensor positions(const std::vector<float>& table) {
-    std::vector<float> ordered;
-    for (const int patch : patch_order(c_.side, c_.side, c_.merge)) {
-      const auto from = table.begin() + int64_t{patch} * c_.dim;
-      ordered.insert(ordered.end(), from, from + c_.dim);
-    }
-    return tensors_.upload(ordered, int64_t{c_.side} * c_.side, c_.dim);
-  }
-
-  const TowerConfig& c_;
-  const bool is_gguf_;
-  WeightSource& source_;
-  TowerTensors tensors_;
-  std::string prefix_;
 };
 
-}  // namespace
-
-Tower::Tower(const TowerConfig& config, std::unique_ptr<WeightSource> source, const BackendOptions& backend)
+Tower::Tower(const TowerConfig& config, std::unique_ptr<WeightSource> source, const BackendOptions& backend,
+             int max_patches)
     : config_(config), source_(std::move(source)), parts_(std::make_unique<Parts>()) {
   parts_->backend = create_backend(backend);
   if (const size_t free = parts_->backend->available_bytes(), needed = source_->total_bytes(); needed > free)
-    throw MemoryError("the vision tower's file has {}, but {} has only {} free: leave the vision tower out",
+    throw MemoryError("the file of the vision tower has {}, but {} has only {} free: leave the tower out, or put it on "
+                      "another device",
                       human_bytes(needed), backend.device, human_bytes(free));
-  load(*source_);
-  allocate(config_.side * config_.side);
+  parts_->blocks = load_tower(config_, *source_, *parts_->backend);
+  allocate(max_patches);
 }
 
 Tower::~Tower() = default;
 
-void Tower::load(WeightSource& source) {
-  TowerLoader loader(config_, source, *parts_->backend);
-  parts_->patches = loader.patches();
-  for (int layer = 0; layer < config_.n_layers; ++layer) {
-    parts_->attention.push_back(loader.attention(layer));
-    parts_->feed_forward.push_back(loader.feed_forward(layer));
-  }
-  parts_->merge = loader.merge();
-  parts_->kept = loader.take_kept();
-}
-
 // Builds the program for pictures of up to this many patches.
 void Tower::allocate(int max_patches) {
   Parts& p = *parts_;
+  p.max_patches = max_patches;
+  if (config_.window > 0) p.max_windows = max_patches / (config_.merge * config_.merge);
   const DType type = p.backend->act_dtype() == DType::kF32 ? DType::kF32 : DType::kF16;
   p.kv = p.backend->make_kv({.n_layers = 1,
                              .n_kv_heads = config_.n_heads,
                              .head_dim = config_.head_dim,
                              .block_size = kTowerBlockSize,
-                             .n_blocks = max_patches / kTowerBlockSize + 1,
+                             .n_blocks = max_patches / kTowerBlockSize + p.max_windows,
                              .dtype = type});
   p.program.dim = config_.dim;
-  p.program.blocks.emplace_back(p.patches);
-  for (size_t layer = 0; layer < p.attention.size(); ++layer) {
-    p.attention[layer].kv = p.kv.get();
-    p.program.blocks.emplace_back(p.attention[layer]);
-    p.program.blocks.emplace_back(p.feed_forward[layer]);
+  if (config_.family->has_rope) {
+    // A quarter of a head's dimensions turn with the row, as many pairs with the column.
+    const int n = config_.head_dim / 4;
+    RopeTable rope{.rot_dim = config_.head_dim};
+    for (const int axis : {kRowAxis, kColumnAxis})
+      for (int i = 0; i < n; ++i) {
+        rope.frequencies.push_back(1.0f / std::pow(config_.rope_theta, static_cast<float>(i) / static_cast<float>(n)));
+        rope.axes.push_back(axis);
+      }
+    p.program.ropes.push_back(std::move(rope));
   }
-  p.program.blocks.emplace_back(p.merge);
-  p.program.allocate(*p.backend, {.max_tokens = max_patches, .max_seqs = 1, .max_kv_len = max_patches});
-  p.max_patches = max_patches;
+  std::vector<Block>& blocks = p.program.blocks;
+  blocks.emplace_back(p.blocks.patches);
+  for (int layer = 0; layer < config_.n_layers; ++layer) {
+    p.layer_blocks.push_back(static_cast<int>(blocks.size()));
+    p.blocks.attention[static_cast<size_t>(layer)].kv = p.kv.get();
+    blocks.emplace_back(p.blocks.attention[static_cast<size_t>(layer)]);
+    blocks.emplace_back(p.blocks.feed_forward[static_cast<size_t>(layer)]);
+    const auto found = std::ranges::find(config_.deepstack_layers, layer);
+    if (found != config_.deepstack_layers.end())
+      blocks.emplace_back(p.blocks.deepstack[static_cast<size_t>(found - config_.deepstack_layers.begin())]);
+  }
+  blocks.emplace_back(p.blocks.merge);
+  p.program.allocate(*p.backend, {.max_tokens = max_patches, .max_seqs = p.max_windows, .max_kv_len = max_patches});
 }
 
-// [n_patches, 3 * patch * patch]: channels, then rows, then columns of each patch.
-std::vector<float> Tower::patches_of(const ImageTile& tile) const {
-  const int patch = config_.patch, rows = tile.height / patch, columns = tile.width / patch;
-  std::vector<float> patches(static_cast<size_t>(rows) * columns * config_.patch_dim());
-  float* to = patches.data();
-  for (const int place : patch_order(rows, columns, config_.merge)) {
+// [n_patches, 3 * patch * patch]: channels, then rows, then columns of each patch; then what is added to each.
+std::vector<float> Tower::input_of(const ImageTile& tile, const std::vector<int>& order) const {
+  const int patch = config_.patch, columns = tile.width / patch;
+  std::vector<float> input;
+  input.reserve(order.size() * static_cast<size_t>(config_.patch_dim() + config_.dim));
+  for (const int place : order) {
     const int64_t top = int64_t{place / columns} * patch, left = int64_t{place % columns} * patch;
     for (int channel = 0; channel < 3; ++channel)
       for (int y = 0; y < patch; ++y) {
         const float* from = tile.pixels.data() + (int64_t{channel} * tile.height + top + y) * tile.width + left;
-        to = std::copy(from, from + patch, to);
+        input.insert(input.end(), from, from + patch);
       }
   }
-  return patches;
+  if (parts_->blocks.patches.adds) add_positions(input, tile.height / patch, columns, order);
+  return input;
+}
+
+// Appends the vectors of the patches' places. The table is stretched to the picture, its corners to the corners, and
+// read by linear interpolation.
+void Tower::add_positions(std::vector<float>& input, int rows, int columns, const std::vector<int>& order) const {
+  const std::vector<float>& table = parts_->blocks.positions;
+  const int side = config_.side;
+  const auto place_of = [&](int i, int n) {
+    return static_cast<float>(i) * static_cast<float>(side - 1) / static_cast<float>(std::max(n - 1, 1));
+  };
+  for (const int place : order) {
+    const float y = place_of(place / columns, rows), x = place_of(place % columns, columns);
+    const int top = static_cast<int>(y), left = static_cast<int>(x);
+    const float below = y - static_cast<float>(top), right = x - static_cast<float>(left);
+    const auto row_of = [&](int row, int column) {
+      return table.data() + (int64_t{std::min(row, side - 1)} * side + std::min(column, side - 1)) * config_.dim;
+    };
+    const float *a = row_of(top, left), *b = row_of(top, left + 1), *c = row_of(top + 1, left),
+                *d = row_of(top + 1, left + 1);
+    for (int i = 0; i < config_.dim; ++i)
+      input.push_back(a[i] * (1 - below) * (1 - right) + b[i] * (1 - below) * right + c[i] * below * (1 - right) +
+                      d[i] * below * right);
+  }
+}
+
+// Runs the layers, each on the picture whole or on its windows.
+void Tower::run(Step& step) {
+  Parts& p = *parts_;
+  const Batch whole = step.batch(step.whole);
+  if (config_.window == 0) return p.backend->run(p.program, whole);
+  const Batch windows = step.batch(step.windows);
+  const int end = p.program.all().end;
+  int first = 0;
+  bool is_whole = true;
+  p.backend->begin(whole);
+  for (int layer = 0; layer <= config_.n_layers; ++layer) {
+    const bool next_whole = layer == config_.n_layers || config_.is_whole(layer);
+    const int at = layer < config_.n_layers ? p.layer_blocks[static_cast<size_t>(layer)] : end;
+    if (next_whole == is_whole && layer < config_.n_layers) continue;
+    p.backend->run_part(p.program, is_whole ? whole : windows, {first, at});
+    first = at, is_whole = next_whole;
+    if (first < end) p.backend->begin(is_whole ? whole : windows);
+  }
 }
 
 std::vector<float> Tower::encode(const ImageTile& tile) {
   Parts& p = *parts_;
-  const int n = tile.height / config_.patch * (tile.width / config_.patch);
-  CHECK(n > 0 && n <= p.max_patches);
-  const std::vector<float> patches = patches_of(tile);
-  std::vector<int32_t> tokens(static_cast<size_t>(n)), positions(tokens), blocks;
-  for (int i = 0; i < n; ++i) positions[static_cast<size_t>(i)] = i;
-  for (int i = 0; i * kTowerBlockSize < n; ++i) blocks.push_back(i);
-  const std::vector<int32_t> starts = {0, n}, lengths = {n};
-  p.backend->run(p.program, {.tokens = tokens,
-                             .positions = positions,
-                             .q_start = starts,
-                             .kv_len = lengths,
-                             .block_table = blocks,
-                             .max_blocks = static_cast<int>(blocks.size()),
-                             .logit_rows = {},
-                             .embeddings = patches});
-  const Tensor out = p.program.blocks.back().get<MergeBlock>().out.slice_rows(0, n / p.merge.n_merged);
-  std::vector<float> rows(static_cast<size_t>(out.rows * out.cols));
-  p.backend->download(rows.data(), out);
-  return rows;
+  const int rows = tile.height / config_.patch, columns = tile.width / config_.patch, n = rows * columns;
+  const int n_merged = config_.merge * config_.merge;
+  CHECK(n > 0 && n <= p.max_patches && n % n_merged == 0);
+  const WindowOrder order = window_order(rows, columns, config_);
+  Step step;
+  step.tokens.resize(static_cast<size_t>(n));
+  step.input = input_of(tile, order.patches);
+  step.whole = Step::cut({n});
+  if (config_.window > 0) step.windows = Step::cut(order.lengths);
+  if (config_.family->has_rope) {
+    step.rope_positions.resize(static_cast<size_t>(kRopeAxes) * n);
+    for (int i = 0; i < n; ++i) {
+      step.rope_positions[static_cast<size_t>(kRowAxis * n + i)] = order.patches[static_cast<size_t>(i)] / columns;
+      step.rope_positions[static_cast<size_t>(kColumnAxis * n + i)] = order.patches[static_cast<size_t>(i)] % columns;
+    }
+  }
+  run(step);
+  const int n_rows = n / n_merged, row_dim = config_.row_dim();
+  CHECK_EQ(n_rows, tile.n_rows);
+  std::vector<float> vectors(static_cast<size_t>(n_rows) * row_dim), part(static_cast<size_t>(n_rows) * config_.out_dim);
+  int column = config_.out_dim;  // the projector at the end comes first, then those of the deepstack layers
+  for (Block& block : p.program.blocks) {
+    const auto* merge = block.as<MergeBlock>();
+    if (merge == nullptr) continue;
+    const bool is_last = &block == &p.program.blocks.back();
+    p.backend->download(part.data(), merge->out.slice_rows(0, n_rows));
+    for (int i = 0; i < n_rows; ++i)
+      std::copy_n(part.begin() + int64_t{i} * config_.out_dim, config_.out_dim,
+                  vectors.begin() + int64_t{order.groups[static_cast<size_t>(i)]} * row_dim + (is_last ? 0 : column));
+    if (!is_last) column += config_.out_dim;
+  }
+  return vectors;
 }
 
 }  // namespace ingot

@@ -50,7 +50,16 @@ Weight TowerTensors::rows_of(const std::string& name, int64_t total, int64_t fir
 
 std::vector<float> TowerTensors::numbers(const std::string& name, int64_t n_out, int64_t n_in, bool optional) {
   if (optional && !has(name)) return {};
-  const HostTensor host = find(name, n_out, n_in);
+  return decoded(find(name, n_out, n_in));
+}
+
+std::vector<float> TowerTensors::convolution_numbers(const std::string& name, int64_t n_out, int64_t n_in,
+                                                     int64_t kernel) {
+  return decoded(find(name, n_out, n_in, kernel));
+}
+
+std::vector<float> TowerTensors::decoded(const HostTensor& host) {
+  const int64_t n_out = host.n_out, n_in = host.n_in;
   std::vector<float> values(static_cast<size_t>(n_out * n_in));
   for (int64_t i = 0; i < n_out; ++i)
     decode_row(host.format, host.data + i * static_cast<int64_t>(row_bytes(host.format, n_in)),

@@ -22,6 +22,8 @@ class TowerTensors {
   Weight rows_of(const std::string& name, int64_t total, int64_t first, int64_t n_out, int64_t n_in);
   // The numbers of a tensor [n_out, n_in] on the host. optional: empty if the checkpoint lacks the tensor.
   std::vector<float> numbers(const std::string& name, int64_t n_out, int64_t n_in, bool optional = false);
+  // Those of a convolution.
+  std::vector<float> convolution_numbers(const std::string& name, int64_t n_out, int64_t n_in, int64_t kernel);
   // As numbers(), on the backend.
   Tensor vector(const std::string& name, int64_t n, bool optional = false);
   Tensor upload(const std::vector<float>& values, int64_t n_rows, int64_t n_cols);
@@ -33,6 +35,7 @@ class TowerTensors {
   std::vector<std::shared_ptr<std::vector<float>>> take_kept() { return std::move(kept_); }
 
  private:
+  std::vector<float> decoded(const HostTensor& host);
   HostTensor find(const std::string& name, int64_t n_out, int64_t n_in, int64_t kernel = 0);
 
   WeightSource& source_;

@@ -1,10 +1,13 @@
 #include "model/vision/vision_model.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
 #include "base/error.h"
 #include "io/digest.h"
+#include "model/config/rope_sections.h"
+#include "model/vision/image_processor.h"
 #include "model/vision/tower.h"
 
 namespace ingot {
@@ -22,6 +25,23 @@ std::array<uint64_t, 2> first_words(const std::string& hex) {
   return words;
 }
 
+// The axis of each frequency: 0, 1, 2, 0, 1, 2 and so on, as long as the sections of 1 and 2 last; then 0.
+std::vector<int32_t> axes_in_turns(const std::vector<int>& sections, int n) {
+  std::vector<int32_t> axes(static_cast<size_t>(n), 0);
+  for (int axis = 1; axis < kRopeAxes; ++axis)
+    for (int i = axis; i < std::min(n, kRopeAxes * sections[static_cast<size_t>(axis)]); i += kRopeAxes)
+      axes[static_cast<size_t>(i)] = axis;
+  return axes;
+}
+
+std::vector<int32_t> axes_in_parts(const std::vector<int>& sections, int n) {
+  std::vector<int32_t> axes;
+  for (int axis = 0; axis < kRopeAxes; ++axis)
+    axes.insert(axes.end(), static_cast<size_t>(std::max(0, sections[static_cast<size_t>(axis)])), axis);
+  axes.resize(static_cast<size_t>(n), 0);
+  return axes;
+}
+
 }  // namespace
 
 VisionModel::VisionModel(std::unique_ptr<ImageProcessor> processor, std::unique_ptr<Tower> tower, int32_t image_token,
@@ -37,6 +57,21 @@ VisionModel::~VisionModel() = default;
 std::string VisionModel::processor() const { return tower_->config().family->processor; }
 int VisionModel::max_rows() const { return processor_->max_rows(); }
 std::string VisionModel::prompt_text(const PreparedImage& image) const { return processor_->prompt_text(image); }
+
+void VisionModel::adapt(Config& text) const {
+  const TowerConfig& tower = tower_->config();
+  text.n_deepstack = static_cast<int>(tower.deepstack_layers.size());
+  if (text.n_deepstack > text.n_layers)
+    throw Error("{}: the vision tower has vectors for {} layers, but the text model has {}", tower.source,
+                text.n_deepstack, text.n_layers);
+  if (tower.family->axes == TowerFamily::Axes::kNone) return;
+  const std::vector<int>& sections = text.part<RopeSections>().sizes;
+  if (sections.size() < kRopeAxes)
+    throw Error("{}: the text model's rope has {} sections: images need {}, for time, height and width", tower.source,
+                sections.size(), kRopeAxes);
+  text.rope_axes = tower.family->axes == TowerFamily::Axes::kTurns ? axes_in_turns(sections, text.rot_dim / 2)
+                                                                   : axes_in_parts(sections, text.rot_dim / 2);
+}
 
 PreparedImage VisionModel::prepare(const Picture& picture, const ImageSettings& settings) const {
   if (picture.width < 1 || picture.height < 1 ||

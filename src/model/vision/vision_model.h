@@ -30,6 +30,9 @@ class Tower;
 struct VisionOptions {
   BackendOptions backend;
   std::string mmproj;  // a GGUF file with the tower; empty: the tower in the checkpoint's directory
+  // The most vectors of an image in models that keep its size (Qwen-VL), if the processor allows more. The memory of
+  // the tower is for such an image.
+  int max_image_tokens = 4096;
   bool check_tensors = false;
 };
 
@@ -45,6 +48,10 @@ class VisionModel {
   int32_t image_token() const { return image_token_; }  // the token that stands for a vector
   std::string processor() const;  // the name of the processor that prepare() follows, in transformers
   int max_rows() const;           // the most vectors of an image without settings
+
+  // Sets what the text model needs for images: the axes of its rope, and the vectors that its first layers add. Throws
+  // Error if the text model does not fit the tower.
+  void adapt(Config& text) const;
 
   // Throws Error for a picture that the model cannot read (the ratio of its sides), and for a setting that the family
   // lacks.
