@@ -62,6 +62,9 @@ def tokenizer_of(spec):
 
 
 def named_tokens(spec):
+    if spec.name.startswith("gemma4"):
+        return dict(pad_token="<bos>", extra_special_tokens=dict(image_token="<|image|>", boi_token="<|image>", eoi_token="<image|>",
+                                              audio_token="<|audio|>", boa_token="<|audio>", eoa_token="<audio|>"))
     if spec.name.startswith("gemma"):
         return dict(extra_special_tokens=dict(image_token="<image_soft_token>", boi_token="<start_of_image>",
                                               eoi_token="<end_of_image>"))
@@ -153,7 +156,49 @@ def qwen_spec(name, model, *args, **more):
     return Spec(name, model, *args, prompts=QWEN_PROMPTS, sizes=QWEN_SIZES, **more)
 
 
+# ---- Gemma 4
+
+GEMMA4_SIZES = [(1, 1), (1, 4000), (17, 31), (200, 90), (333, 601)]
+GEMMA4_PROMPTS = [("<I>the cat", [(20, 90)]), ("a hat<I> and\n<I>\non it", [(17, 31), (60, 8)])]
+GEMMA4_TOKENS = ["<bos>", "<turn|>", "<|image>", "<|image|>", "<image|>", "<|audio>", "<|audio|>", "<audio|>", "<|video|>"]
+
+
+def gemma4_config(bidirectional, standardize):
+    def make(vocab):
+        text = dict(model_type="gemma4_text", **text_config(vocab)) | dict(
+            sliding_window=9, layer_types=["sliding_attention", "full_attention"], num_hidden_layers=2, global_head_dim=16,
+            hidden_size_per_layer_input=0, use_bidirectional_attention=bidirectional, num_kv_shared_layers=0, pad_token_id=0)
+        vision = dict(model_type="gemma4_vision", head_dim=8, num_key_value_heads=2, patch_size=4, pooling_kernel_size=2,
+                      position_embedding_size=140, standardize=standardize, **tower_config())
+        return transformers.Gemma4Config(text_config=text, vision_config=vision, audio_config=None, image_token_id=259,
+                                         boi_token_id=258, eoi_token_id=260, tie_word_embeddings=True)
+    return make
+
+
+def gemma4_processor(tokenizer):
+    images = transformers.Gemma4ImageProcessorPil(patch_size=4, max_soft_tokens=70, pooling_kernel_size=2)
+    return transformers.Gemma4Processor(transformers.Gemma4AudioFeatureExtractor(), images, tokenizer,
+                                        transformers.Gemma4VideoProcessor(), image_seq_length=70)
+
+
+# ---- Qwen3.5
+
+def qwen35_config(vocab):
+    rope = dict(rope_type="default", rope_theta=1e6, mrope_section=[1, 2, 1], partial_rotary_factor=0.5)
+    text = dict(model_type="qwen3_5_text", rope_parameters=rope, **text_config(vocab)) | dict(
+        num_hidden_layers=2, full_attention_interval=2, linear_num_key_heads=2, linear_num_value_heads=2,
+        linear_key_head_dim=8, linear_value_head_dim=8, linear_conv_kernel_dim=4)
+    return transformers.Qwen3_5Config(
+        text_config=text, vision_config=dict(hidden_size=16, intermediate_size=24, num_heads=2, patch_size=4, out_hidden_size=32,
+                                             depth=1, num_position_embeddings=16),
+        image_token_id=260, video_token_id=261, vision_start_token_id=258, vision_end_token_id=259, tie_word_embeddings=True)
+
+
 SPECS = [
+    Spec("gemma4", transformers.Gemma4ForConditionalGeneration, gemma4_config("vision", True), GEMMA4_TOKENS,
+         "<|image|>", "<|image|>", gemma4_processor, prompts=GEMMA4_PROMPTS, sizes=GEMMA4_SIZES, seed=2106),
+    qwen_spec("qwen3_5", transformers.Qwen3_5ForConditionalGeneration, qwen35_config, QWEN_TOKENS, "<|image_pad|>", QWEN_MARK,
+              qwen_processor(transformers.Qwen3VLProcessor, transformers.Qwen3VLVideoProcessor), seed=2107),
     qwen_spec("qwen3_vl", transformers.Qwen3VLForConditionalGeneration,
               qwen_config(transformers.Qwen3VLConfig, "qwen3_vl_text",
                           dict(depth=2, num_position_embeddings=25, deepstack_visual_indexes=[0, 1]), [4, 2, 2], 2),
@@ -180,6 +225,10 @@ SPECS = [
 def randomize(model, seed):
     """Norms near 1, attention far from uniform, logits with a deviation of about 1, all rounded to float16."""
     rng = np.random.default_rng(seed)
+    for name, buffer in model.named_buffers():
+        if name.endswith(("std_bias", "std_scale")):  # Gemma 4's, not initialised
+            values = rng.normal(0.0 if name.endswith("bias") else 1.0, 0.3, tuple(buffer.shape)).astype(np.float16)
+            buffer.data = torch.from_numpy(values.astype(np.float32))
     for name, parameter in model.named_parameters():
         shape = tuple(parameter.shape)
         if name.endswith("norm.weight") or "norm" in name.split(".")[-2] or name.endswith(("ln_q.weight",)):
@@ -201,6 +250,8 @@ def pixel_goldens(spec, processor):
         for settings in ({}, spec.splits) if spec.splits else ({},):
             out = processor.image_processor(image(width, height, seed), return_tensors="np", **settings)
             pixels = np.asarray(out["pixel_values"], dtype=np.float64)
+            if "image_position_ids" in out:
+                pixels = gemma4_picture(pixels[0], out["image_position_ids"][0], processor.image_processor.patch_size)
             if "image_grid_thw" in out:
                 pixels = whole_picture(pixels, out["image_grid_thw"][0], processor.image_processor)
             flat = np.round(denormalised(processor.image_processor, pixels)).astype(int).ravel()
@@ -208,6 +259,13 @@ def pixel_goldens(spec, processor):
             goldens.append({"size": [width, height], "seed": seed, "splits": bool(settings), "n": len(flat),
                             "step": step, "values": flat[::step].tolist()})
     return goldens
+
+
+def gemma4_picture(patches, places, size):
+    """Gemma 4's patches [n, patch * patch * 3] with their columns and rows, -1 for padding -> [3, height, width]."""
+    columns, rows = (int(n) + 1 for n in places.max(axis=0))
+    patches = patches[:rows * columns].reshape(rows, columns, size, size, 3)
+    return patches.transpose(4, 0, 2, 1, 3).reshape(3, rows * size, columns * size)
 
 
 def whole_picture(patches, grid, processor):
@@ -221,6 +279,8 @@ def whole_picture(patches, grid, processor):
 
 def denormalised(processor, pixels):
     """The 8-bit values behind normalised pixels [..., 3, height, width]."""
+    if not processor.do_normalize:
+        return pixels * 255
     mean, std = (np.array(v).reshape(3, 1, 1) for v in (processor.image_mean, processor.image_std))
     return (pixels * std + mean) * 255
 

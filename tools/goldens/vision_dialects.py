@@ -127,7 +127,39 @@ def qwen2_5_vl(writer, model, images):
     yield from qwen_tensors(model, [], True)
 
 
-WRITERS = {"qwen3_vl": qwen3_vl, "qwen2_5_vl": qwen2_5_vl, "gemma3": gemma3, "idefics3": idefics3, "smolvlm": idefics3}
+GEMMA4 = {"input_layernorm": "ln1", "pre_feedforward_layernorm": "ln2", "post_attention_layernorm": "attn_post_norm",
+          "post_feedforward_layernorm": "ffn_post_norm", "self_attn.q_proj.linear": "attn_q", "self_attn.k_proj.linear": "attn_k",
+          "self_attn.v_proj.linear": "attn_v", "self_attn.o_proj.linear": "attn_out", "self_attn.q_norm": "attn_q_norm",
+          "self_attn.k_norm": "attn_k_norm", "mlp.gate_proj.linear": "ffn_gate", "mlp.up_proj.linear": "ffn_up",
+          "mlp.down_proj.linear": "ffn_down"}
+
+
+def gemma4(writer, model, images):
+    vision = model.config.vision_config
+    common_keys(writer, vision, model.config.text_config.hidden_size, "gemma4v", images)
+    writer.add_vision_block_count(vision.num_hidden_layers)
+    writer.add_vision_head_count(vision.num_attention_heads)
+    writer.add_vision_attention_layernorm_eps(vision.rms_norm_eps)
+    writer.add_vision_projector_scale_factor(vision.pooling_kernel_size)
+    for name, tensor in model.state_dict().items():
+        if name == "model.embed_vision.embedding_projection.weight":
+            yield "mm.input_projection.weight", tensor
+        if not name.startswith("model.vision_tower."):
+            continue
+        name = name.removeprefix("model.vision_tower.")
+        if name == "patch_embedder.input_proj.weight":  # as a convolution
+            patch = vision.patch_size
+            yield "v.patch_embd.weight", tensor.reshape(-1, patch, patch, 3).permute(0, 3, 1, 2).contiguous()
+        elif name == "patch_embedder.position_embedding_table":
+            yield "v.position_embd.weight", tensor
+        elif name in ("std_bias", "std_scale"):
+            yield f"v.{name}", tensor
+        else:
+            _, _, layer, rest = name.removesuffix(".weight").split(".", 3)
+            yield f"v.blk.{layer}.{GEMMA4[rest]}.weight", tensor
+
+
+WRITERS = {"gemma4": gemma4, "qwen3_5": qwen3_vl, "qwen3_vl": qwen3_vl, "qwen2_5_vl": qwen2_5_vl, "gemma3": gemma3, "idefics3": idefics3, "smolvlm": idefics3}
 
 
 def write_mmproj(folder, model, processor):

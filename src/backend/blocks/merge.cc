@@ -28,7 +28,12 @@ void run_block(const MergeBlock& b, Backend& backend) {
   } else {
     rows = rows.reshape(n, b.row_width());
   }
-  if (b.merged_norm.weight) {
+  if (b.scale != 1) backend.scale(rows, b.scale, 0);
+  if (b.shift) {
+    backend.add_positions(rows, b.shift);
+    backend.scale_groups(rows, b.factors.slice_rows(0, n), false);
+  }
+  if (b.merged_norm.weight || b.normalizes) {
     backend.norm(merged, rows, b.merged_norm);
     rows = merged;
   }

@@ -10,7 +10,10 @@ struct MergeBlock {
   NormArgs norm;          // of x; weight [1, dim] or empty
   int n_merged = 1;       // patches in a group
   bool averages = false;  // the row of a group is the mean of its patches; otherwise their vectors side by side
-  NormArgs merged_norm;   // of the rows of groups; weight [1, row width] or empty
+  float scale = 1;        // of the rows of groups
+  Tensor shift, factors;  // [1, row width], [max_tokens / n_merged, row width], or empty: then (rows + shift) * factors
+  NormArgs merged_norm;   // then, of the rows of groups; weight [1, row width] or empty
+  bool normalizes = false;  // merged_norm has no weight
   Weight w1;              // [hidden or out_dim, row width]
   Tensor b1;              // [1, rows of w1] or empty
   Activation act = Activation::kGelu;

@@ -54,8 +54,8 @@ int CpuBackend::plan_attention(const AttentionArgs& a, const KvShape& kv) {
   for (int seq = 0; seq < batch().n_seqs(); ++seq) {
     for (int t = batch().q_start[seq], n = 0; t < batch().q_start[seq + 1]; t += n) {
       n = std::min(tokens_a_task, batch().q_start[seq + 1] - t);
-      const bool sees_later = a.causal && batch().seen_by(t) > batch().positions[t] + 1;
-      if (a.causal && !batch().seen_len.empty()) n = n_seeing_alike(t, n);
+      const bool sees_later = a.causal && a.sees_later && batch().seen_by(t) > batch().positions[t] + 1;
+      if (a.causal && a.sees_later && !batch().seen_len.empty()) n = n_seeing_alike(t, n);
       const int position = batch().positions[t];
       int begin = a.window > 0 ? std::max(0, position + 1 - a.window) : 0;
       if (deterministic_)

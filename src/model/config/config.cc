@@ -253,7 +253,7 @@ Config config_from_gguf(const Gguf& file) {
   c.rope_theta = keys.positive_or("rope.freq_base", 10000.0f);
   if (const auto sections = keys.metadata().find_i32s(keys.name("rope.dimension_sections"))) {
     for (const int32_t size : *sections)
-      if (size < 0 || size > c.rot_dim) throw keys.error("rope.dimension_sections", "{} is out of range", size);
+      if (size < 0 || size > 4096) throw keys.error("rope.dimension_sections", "{} is out of range", size);
     if (sections->size() <= 4) c.parts.set(RopeSections{{sections->begin(), sections->end()}});
   }
   c.rope_layout = c.arch->gguf_rope;

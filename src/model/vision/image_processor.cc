@@ -34,7 +34,8 @@ void read_pixels(const Json& keys, const TowerConfig& tower, ProcessorConfig& c)
   }
   read(keys, "min_pixels", c.min_pixels);
   read(keys, "max_pixels", c.max_pixels);
-  for (const auto& [key, own] : {std::pair{"patch_size", tower.patch}, std::pair{"merge_size", tower.merge}})
+  for (const auto& [key, own] : {std::pair{"patch_size", tower.patch}, std::pair{"merge_size", tower.merge},
+                               std::pair{"pooling_kernel_size", tower.merge}})
     if (const auto value = keys.find(key); value && value->integer(0, kMaxPixels) != own)
       throw value->error("is {}, but the vision tower has {}", value->integer(0, kMaxPixels), own);
 }
@@ -51,13 +52,16 @@ void read_processor(const Json& keys, const TowerConfig& tower, ProcessorConfig&
   flag("do_image_splitting", c.splits);
   flag("do_pan_and_scan", c.splits);
   if (const auto factor = keys.find("rescale_factor")) c.rescale_factor = factor->number();
-  if (const auto mean = keys.find("image_mean")) c.mean = three_numbers(*mean);
-  if (const auto std = keys.find("image_std")) {
+  // Gemma 4's tower itself takes 8-bit values to -1 to 1.
+  if (tower.family->is_gemma4) c.normalizes = true;
+  else if (const auto mean = keys.find("image_mean")) c.mean = three_numbers(*mean);
+  if (const auto std = keys.find("image_std"); std && !tower.family->is_gemma4) {
     c.std = three_numbers(*std);
     for (const float value : c.std)
       if (!(value > 0)) throw std->error("{} is no standard deviation: expected numbers above 0", value);
   }
   if (const auto filter = keys.find("resample")) c.filter = static_cast<Filter>(filter->integer(0, 5));
+  if (const auto most = keys.find("max_soft_tokens")) c.max_tokens = static_cast<int>(most->integer(1, kMaxEdge));
   if (tower.is_dynamic()) return read_pixels(keys, tower, c);
   read_edge(keys, "size", c.longest_edge);
   read_edge(keys, "max_image_size", c.tile_size);

@@ -26,6 +26,7 @@ struct ProcessorConfig {
   bool splits = false;                // into tiles (Idefics3), or crops (Gemma 3)
   int min_crop = 256, max_crops = 4;  // pan and scan (Gemma 3)
   double min_crop_ratio = 1.2;
+  int max_tokens = 280;  // of an image (Gemma 4)
   int64_t min_pixels = 0, max_pixels = 0;  // of a picture that keeps its ratio (Qwen)
 };
 

@@ -5,6 +5,7 @@
 #include "io/gguf/gguf.h"
 #include "io/huggingface/directory.h"
 #include "model/vision/gemma3_processor.h"
+#include "model/vision/gemma4_processor.h"
 #include "model/vision/idefics3_processor.h"
 #include "model/vision/qwen_processor.h"
 #include "model/vision/tower.h"
@@ -15,6 +16,7 @@ namespace ingot {
 std::unique_ptr<ImageProcessor> make_processor(const TowerConfig& tower, const ProcessorConfig& config, int max_rows) {
   switch (tower.family->projector) {
     case Projector::kGemma: return std::make_unique<Gemma3Processor>(tower, config);
+    case Projector::kGemma4: return std::make_unique<Gemma4Processor>(tower, config);
     case Projector::kQwen: return std::make_unique<QwenProcessor>(tower, config, max_rows);
     case Projector::kLinear: break;
   }
@@ -25,6 +27,9 @@ ProcessorConfig default_processor(const TowerConfig& tower) {
   ProcessorConfig config{.longest_edge = tower.image_size, .tile_size = tower.image_size};
   switch (tower.family->projector) {
     case Projector::kGemma: config.filter = Filter::kBilinear; break;
+    case Projector::kGemma4:
+      while (config.max_tokens > 70 && int64_t{config.max_tokens} * tower.merge > tower.side) config.max_tokens /= 2;
+      break;
     case Projector::kLinear: config.filter = Filter::kLanczos, config.splits = true; break;
     case Projector::kQwen:
       config.mean = {0.48145466f, 0.4578275f, 0.40821073f}, config.std = {0.26862954f, 0.26130258f, 0.27577711f};
@@ -63,6 +68,7 @@ ProcessorConfig processor_of(const Gguf& file, const TowerConfig& tower) {
       if (!std::isfinite(value) || (is_std && !(value > 0))) throw metadata.error(key, "{} is out of range", value);
     std::copy(list->begin(), list->end(), values.begin());
   };
+  if (tower.family->is_gemma4) return config;  // the tower normalises, whatever the keys say
   read("clip.vision.image_mean", config.mean, false);
   read("clip.vision.image_std", config.std, true);
   if (tower.is_dynamic()) {
@@ -81,10 +87,21 @@ ProcessorConfig processor_of(const Gguf& file, const TowerConfig& tower) {
   return config;
 }
 
+// The texts of the tokens that config.json names by their ids.
+void name_tokens(const Json& root, const Tokenizer& tokenizer, TowerConfig& config) {
+  const auto name = [&](const char* key, std::string& token) {
+    if (const auto id = root.find(key))
+      token = tokenizer.token_text(static_cast<int32_t>(id->integer(0, tokenizer.n_vocab() - 1)));
+  };
+  name("image_token_id", config.image_token);
+  name("boi_token_id", config.begin_token);
+  name("eoi_token_id", config.end_token);
+}
+
 std::string identity_of(const TowerConfig& tower, const ProcessorConfig& c, const std::string& digest) {
   return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", tower.family->gguf_name, digest, c.resizes, c.rescales,
                      c.normalizes, c.rescale_factor, fmt::join(c.mean, ","), fmt::join(c.std, ","),
-                     static_cast<int>(c.filter), c.longest_edge, c.tile_size, c.splits, c.min_crop_ratio, c.min_pixels, c.max_pixels);
+                     static_cast<int>(c.filter), c.longest_edge, c.tile_size, c.splits, c.min_crop_ratio, c.min_pixels, c.max_pixels + c.max_tokens);
 }
 
 std::unique_ptr<VisionModel> make_vision(const TowerConfig& config, const ProcessorConfig& processor,
@@ -117,7 +134,8 @@ std::unique_ptr<VisionModel> open_vision(const Checkpoint& checkpoint, const Con
   if (directory == nullptr) return nullptr;
   const JsonDocument document = directory->document("config.json");
   if (!document.root().find("vision_config") || !is_known_tower(document.root())) return nullptr;
-  const TowerConfig config = tower_config_from_hf(document.root(), directory->file("config.json"), text.dim);
+  TowerConfig config = tower_config_from_hf(document.root(), directory->file("config.json"), text.dim);
+  if (config.family->is_gemma4) name_tokens(document.root(), tokenizer, config);
   return make_vision(config, processor_of(*directory, config), checkpoint.weights(), checkpoint.digest(), tokenizer,
                      options);
 }

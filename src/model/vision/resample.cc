@@ -112,15 +112,22 @@ Picture resized_columns(const Picture& in, int height, Filter filter) {
   return out;
 }
 
+// The source pixel of each result pixel. Sums of the scale, as in Pillow, decide where a place is between two pixels.
+std::vector<int> nearest_of(int from, int to) {
+  std::vector<int> all;
+  const double scale = static_cast<double>(from) / to;
+  double place = 0.5 * scale;
+  for (int i = 0; i < to; ++i, place += scale) all.push_back(std::min(static_cast<int>(place), from - 1));
+  return all;
+}
+
 Picture resized_nearest(const Picture& in, int width, int height) {
   Picture out{width, height, {}};
   out.rgb.reserve(size_t{3} * width * height);
-  const double x_scale = static_cast<double>(in.width) / width, y_scale = static_cast<double>(in.height) / height;
-  for (int y = 0; y < height; ++y)
-    for (int x = 0; x < width; ++x) {
-      const int from_x = std::min(static_cast<int>((x + 0.5) * x_scale), in.width - 1);
-      const int from_y = std::min(static_cast<int>((y + 0.5) * y_scale), in.height - 1);
-      const uint8_t* pixel = in.rgb.data() + size_t{3} * (size_t{1} * from_y * in.width + from_x);
+  const std::vector<int> columns = nearest_of(in.width, width);
+  for (const int row : nearest_of(in.height, height))
+    for (const int column : columns) {
+      const uint8_t* pixel = in.rgb.data() + size_t{3} * (size_t{1} * row * in.width + column);
       out.rgb.insert(out.rgb.end(), pixel, pixel + 3);
     }
   return out;

@@ -71,7 +71,7 @@ Tower::Tower(const TowerConfig& config, std::unique_ptr<WeightSource> source, co
     throw MemoryError("the file of the vision tower has {}, but {} has only {} free: leave the tower out, or put it on "
                       "another device",
                       human_bytes(needed), backend.device, human_bytes(free));
-  parts_->blocks = load_tower(config_, *source_, *parts_->backend);
+  parts_->blocks = load_tower(config_, *source_, *parts_->backend, max_patches);
   allocate(max_patches);
 }
 
@@ -84,7 +84,7 @@ void Tower::allocate(int max_patches) {
   if (config_.window > 0) p.max_windows = max_patches / (config_.merge * config_.merge);
   const DType type = p.backend->act_dtype() == DType::kF32 ? DType::kF32 : DType::kF16;
   p.kv = p.backend->make_kv({.n_layers = 1,
-                             .n_kv_heads = config_.n_heads,
+                             .n_kv_heads = config_.n_kv_heads,
                              .head_dim = config_.head_dim,
                              .block_size = kTowerBlockSize,
                              .n_blocks = max_patches / kTowerBlockSize + p.max_windows,
@@ -94,7 +94,8 @@ void Tower::allocate(int max_patches) {
     // A quarter of a head's dimensions turn with the row, as many pairs with the column.
     const int n = config_.head_dim / 4;
     RopeTable rope{.rot_dim = config_.head_dim};
-    for (const int axis : {kRowAxis, kColumnAxis})
+    const bool is_column_first = config_.family->is_gemma4;
+    for (const int axis : {is_column_first ? kColumnAxis : kRowAxis, is_column_first ? kRowAxis : kColumnAxis})
       for (int i = 0; i < n; ++i) {
         rope.frequencies.push_back(1.0f / std::pow(config_.rope_theta, static_cast<float>(i) / static_cast<float>(n)));
         rope.axes.push_back(axis);
@@ -138,6 +139,14 @@ std::vector<float> Tower::input_of(const ImageTile& tile, const std::vector<int>
 void Tower::add_positions(std::vector<float>& input, int rows, int columns, const std::vector<int>& order) const {
   const std::vector<float>& table = parts_->blocks.positions;
   const int side = config_.side;
+  if (config_.family->is_gemma4) {
+    for (const int place : order) {
+      const float *of_column = table.data() + int64_t{place % columns} * config_.dim,
+                  *of_row = table.data() + (int64_t{side} + place / columns) * config_.dim;
+      for (int i = 0; i < config_.dim; ++i) input.push_back(of_column[i] + of_row[i]);
+    }
+    return;
+  }
   const auto place_of = [&](int i, int n) {
     return static_cast<float>(i) * static_cast<float>(side - 1) / static_cast<float>(std::max(n - 1, 1));
   };

@@ -11,13 +11,15 @@ namespace {
 
 constexpr TowerLayerNames kGgufLayer = {
     "v.blk.{}.ln1",      "v.blk.{}.ln2",      "v.blk.{}.attn_q",   "v.blk.{}.attn_k", "v.blk.{}.attn_v",
-    "v.blk.{}.attn_qkv", "v.blk.{}.attn_out", "v.blk.{}.ffn_gate", "v.blk.{}.ffn_up", "v.blk.{}.ffn_down"};
+    "v.blk.{}.attn_qkv", "v.blk.{}.attn_out", "v.blk.{}.ffn_gate", "v.blk.{}.ffn_up", "v.blk.{}.ffn_down",
+    "v.blk.{}.attn_q_norm", "v.blk.{}.attn_k_norm", "v.blk.{}.attn_post_norm", "v.blk.{}.ffn_post_norm"};
 
 // Fills the blocks of a tower with its tensors.
 class TowerLoader {
  public:
-  TowerLoader(const TowerConfig& config, WeightSource& source, Backend& backend)
+  TowerLoader(const TowerConfig& config, WeightSource& source, Backend& backend, int max_patches)
       : c_(config),
+        n_rows_(max_patches / (config.merge * config.merge)),
         family_(*config.family),
         is_gguf_(source.dialect() == Dialect::kGguf),
         source_(source),
@@ -35,6 +37,7 @@ class TowerLoader {
     switch (family_.projector) {
       case Projector::kLinear: linear_projector(blocks_.merge); break;
       case Projector::kGemma: gemma_projector(blocks_.merge); break;
+      case Projector::kGemma4: gemma4_projector(blocks_.merge); break;
       case Projector::kQwen: qwen_projector(blocks_.merge); break;
     }
     for (size_t i = 0; i < c_.deepstack_layers.size(); ++i) blocks_.deepstack.push_back(deepstack(static_cast<int>(i)));
@@ -46,6 +49,7 @@ class TowerLoader {
   void load_patches() {
     PatchesBlock& b = blocks_.patches;
     const std::string name = is_gguf_ ? "v.patch_embd" : prefix_ + family_.hf_patches;
+    if (family_.is_gemma4) return load_gemma4_patches(name);
     if (family_.n_frames == 1) {
       b.w = tensors_.convolution(name + ".weight", c_.dim, c_.patch_dim(), c_.patch);
     } else {
@@ -61,6 +65,26 @@ class TowerLoader {
     } else {
       b.positions = in_order_of_step(positions);
     }
+  }
+
+  // Directories store the colours of a pixel side by side. There is a table for columns, and one for rows.
+  void load_gemma4_patches(const std::string& name) {
+    PatchesBlock& b = blocks_.patches;
+    if (is_gguf_) {
+      b.w = tensors_.convolution(name + ".weight", c_.dim, c_.patch_dim(), c_.patch);
+    } else {
+      const std::vector<float> stored = tensors_.numbers(name + ".weight", c_.dim, c_.patch_dim());
+      std::vector<float> ordered(stored.size());
+      const int64_t n = int64_t{c_.patch} * c_.patch;
+      for (int64_t row = 0; row < c_.dim; ++row)
+        for (int64_t pixel = 0; pixel < n; ++pixel)
+          for (int64_t colour = 0; colour < 3; ++colour)
+            ordered[(row * 3 + colour) * n + pixel] = stored[(row * n + pixel) * 3 + colour];
+      b.w = tensors_.matrix_of(ordered, c_.dim, c_.patch_dim());
+    }
+    const std::string table = is_gguf_ ? "v.position_embd.weight" : prefix_ + family_.hf_positions;
+    blocks_.positions = tensors_.numbers(table, 2 * int64_t{c_.side}, c_.dim);
+    b.adds = true;
   }
 
   // An image is two equal frames, so a patch needs only the sum of the weights of both. GGUF files have a tensor for
@@ -87,15 +111,41 @@ class TowerLoader {
     b.norm = norm(name_of(names.norm1, layer), c_.dim);
     load_qkv(b, names, layer);
     const std::string out = name_of(names.o, layer);
-    b.wo = tensors_.matrix(out + ".weight", c_.dim, c_.dim);
+    b.wo = tensors_.matrix(out + ".weight", c_.dim, c_.q_dim());
     b.bo = tensors_.vector(out + ".bias", c_.dim, true);
     b.attention = {.n_heads = c_.n_heads,
-                   .n_kv_heads = c_.n_heads,
+                   .n_kv_heads = c_.n_kv_heads,
                    .head_dim = c_.head_dim,
                    .scale = 1.0f / std::sqrt(static_cast<float>(c_.head_dim)),
                    .causal = false};
     if (family_.has_rope) b.rope_table = 0;
+    if (family_.is_gemma4) {
+      b.attention.scale = 1;
+      b.q_norm = head_norm(name_of(names.q_norm, layer)), b.k_norm = head_norm(name_of(names.k_norm, layer));
+      b.norms_values = true;
+      b.v_norm = {.weight = {}, .bias = {}, .eps = c_.eps, .kind = NormKind::kRms};
+      b.join.has_post_norm = true;
+      b.join.post_norm = norm(name_of(names.attention_norm, layer), c_.dim);
+    }
     return b;
+  }
+
+  // Gemma 4 turns the first half of a head with the column, the other half with the row. Elsewhere, dimensions i and
+  // i + head_dim / 2 turn together, so the quarters of a head change places: 0, 2, 1, 3.
+  std::vector<int> quarters_in_order(int n_heads) const {
+    std::vector<int> rows;
+    const int quarter = c_.head_dim / 4;
+    for (int head = 0; head < n_heads; ++head)
+      for (const int from : {0, 2, 1, 3})
+        for (int i = 0; i < quarter; ++i) rows.push_back(head * c_.head_dim + from * quarter + i);
+    return rows;
+  }
+
+  NormArgs head_norm(const std::string& name) {
+    const std::vector<float> stored = tensors_.numbers(name + ".weight", 1, c_.head_dim);
+    std::vector<float> ordered;
+    for (const int i : quarters_in_order(1)) ordered.push_back(stored[static_cast<size_t>(i)]);
+    return {.weight = tensors_.upload(ordered, 1, c_.head_dim), .bias = {}, .eps = c_.eps, .kind = NormKind::kRms};
   }
 
   // Three matrices, or one with the rows of all three.
@@ -115,8 +165,14 @@ class TowerLoader {
           *biases[i] = tensors_.upload({fused_bias.begin() + i * dim, fused_bias.begin() + (i + 1) * dim}, 1, dim);
       } else {
         const std::string name = name_of(parts[i], layer);
-        *weights[i] = tensors_.matrix(name + ".weight", dim, dim);
-        *biases[i] = tensors_.vector(name + ".bias", dim, true);
+        const int64_t n = i == 0 ? c_.q_dim() : c_.kv_dim();
+        if (family_.is_gemma4 && i < 2) {
+          *weights[i] =
+              tensors_.matrix_in_order(name + ".weight", quarters_in_order(i == 0 ? c_.n_heads : c_.n_kv_heads), dim);
+          continue;
+        }
+        *weights[i] = tensors_.matrix(name + ".weight", n, dim);
+        *biases[i] = tensors_.vector(name + ".bias", n, true);
       }
     }
   }
@@ -139,6 +195,10 @@ class TowerLoader {
     b.b_up = tensors_.vector(up + ".bias", c_.ffn_dim, true);
     b.w_down = tensors_.matrix(down + ".weight", c_.dim, c_.ffn_dim);
     b.b_down = tensors_.vector(down + ".bias", c_.dim, true);
+    if (family_.is_gemma4) {
+      b.join.has_post_norm = true;
+      b.join.post_norm = norm(name_of(names.ffn_norm, layer), c_.dim);
+    }
     b.act = c_.act;
     b.ffn_dim = c_.ffn_dim;
     return b;
@@ -169,6 +229,29 @@ class TowerLoader {
     for (int64_t i = 0; i < c_.dim; ++i)
       for (int64_t o = 0; o < c_.out_dim; ++o) turned[o * c_.dim + i] = stored[i * c_.out_dim + o];
     b.w1 = tensors_.matrix_of(turned, c_.out_dim, c_.dim);
+  }
+
+  void gemma4_projector(MergeBlock& b) {
+    b.averages = true;
+    b.scale = std::sqrt(static_cast<float>(c_.dim));
+    if (c_.standardizes) {
+      std::vector<float> shift = tensors_.numbers(std_name("std_bias"), 1, c_.dim), factors;
+      for (float& value : shift) value = -value;
+      const std::vector<float> row = tensors_.numbers(std_name("std_scale"), 1, c_.dim);
+      for (int i = 0; i < n_rows_; ++i) factors.insert(factors.end(), row.begin(), row.end());
+      b.shift = tensors_.upload(shift, 1, c_.dim);
+      b.factors = tensors_.upload(factors, n_rows_, c_.dim);
+    }
+    b.normalizes = true;
+    b.merged_norm = {.weight = {}, .bias = {}, .eps = c_.eps, .kind = NormKind::kRms};
+    b.w1 = tensors_.matrix(is_gguf_ ? "mm.input_projection.weight"
+                                    : first_of("model.embed_vision.|embed_vision.", "embedding_projection.weight"),
+                           c_.out_dim, c_.dim);
+  }
+
+  std::string std_name(const std::string& name) const {
+    const std::string whole = is_gguf_ ? "v." + name : prefix_ + name;
+    return tensors_.has(whole) ? whole : whole + ".weight";
   }
 
   void qwen_projector(MergeBlock& b) {
@@ -232,6 +315,7 @@ class TowerLoader {
   }
 
   const TowerConfig& c_;
+  const int n_rows_;  // of the largest image
   const TowerFamily& family_;
   const bool is_gguf_;
   WeightSource& source_;
@@ -242,8 +326,8 @@ class TowerLoader {
 
 }  // namespace
 
-TowerBlocks load_tower(const TowerConfig& config, WeightSource& source, Backend& backend) {
-  return TowerLoader(config, source, backend).load();
+TowerBlocks load_tower(const TowerConfig& config, WeightSource& source, Backend& backend, int max_patches) {
+  return TowerLoader(config, source, backend, max_patches).load();
 }
 
 }  // namespace ingot

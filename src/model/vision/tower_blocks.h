@@ -17,13 +17,14 @@ struct TowerBlocks {
   std::vector<FeedForwardBlock> feed_forward;  // [n_layers]
   MergeBlock merge;
   std::vector<MergeBlock> deepstack;  // behind TowerConfig::deepstack_layers
-  // [side * side, dim]: the table of positions, in towers that interpolate it; otherwise empty
+  // [side * side, dim]: the table of positions, in towers that interpolate it. Gemma 4: [2 * side, dim], of columns and
+  // of rows. Otherwise empty.
   std::vector<float> positions;
-  std::vector<std::shared_ptr<std::vector<float>>> kept;  // that backends may read
+  std::vector<std::shared_ptr<void>> kept;  // that backends may read
 };
 
-// Throws Error naming a tensor that is missing or has another shape.
-TowerBlocks load_tower(const TowerConfig& config, WeightSource& source, Backend& backend);
+// max_patches: of a picture. Throws Error naming a tensor that is missing or has another shape.
+TowerBlocks load_tower(const TowerConfig& config, WeightSource& source, Backend& backend, int max_patches);
 
 
 }  // namespace ingot

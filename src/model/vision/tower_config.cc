@@ -45,6 +45,21 @@ constexpr TowerLayerNames kQwen25Layer = {.norm1 = "blocks.{}.norm1",
                                           .up = "blocks.{}.mlp.up_proj",
                                           .down = "blocks.{}.mlp.down_proj"};
 
+constexpr TowerLayerNames kGemma4Layer = {.norm1 = "encoder.layers.{}.input_layernorm",
+                                          .norm2 = "encoder.layers.{}.pre_feedforward_layernorm",
+                                          .q = "encoder.layers.{}.self_attn.q_proj.linear",
+                                          .k = "encoder.layers.{}.self_attn.k_proj.linear",
+                                          .v = "encoder.layers.{}.self_attn.v_proj.linear",
+                                          .qkv = "",
+                                          .o = "encoder.layers.{}.self_attn.o_proj.linear",
+                                          .gate = "encoder.layers.{}.mlp.gate_proj.linear",
+                                          .up = "encoder.layers.{}.mlp.up_proj.linear",
+                                          .down = "encoder.layers.{}.mlp.down_proj.linear",
+                                          .q_norm = "encoder.layers.{}.self_attn.q_norm",
+                                          .k_norm = "encoder.layers.{}.self_attn.k_norm",
+                                          .attention_norm = "encoder.layers.{}.post_attention_layernorm",
+                                          .ffn_norm = "encoder.layers.{}.post_feedforward_layernorm"};
+
 constexpr TowerFamily kFamilies[] = {
     {.gguf_name = "idefics3",
      .hf_name = "idefics3|smolvlm",
@@ -115,6 +130,23 @@ constexpr TowerFamily kFamilies[] = {
      .hf_post_norm = "merger.ln_q",
      .hf_merger1 = "merger.mlp.0",
      .hf_merger2 = "merger.mlp.2"},
+    {.gguf_name = "gemma4v",
+     .hf_name = "gemma4",
+     .processor = "Gemma4ImageProcessor",
+     .projector = Projector::kGemma4,
+     .norm = NormKind::kRms,
+     .has_rope = true,
+     .is_dynamic = true,
+     .is_gemma4 = true,
+     .default_dim = 768,
+     .default_ffn_dim = 3072,
+     .default_layers = 16,
+     .default_heads = 12,
+     .default_patch = 16,
+     .hf_layer = kGemma4Layer,
+     .hf_prefixes = "model.vision_tower.|vision_tower.",
+     .hf_patches = "patch_embedder.input_proj",
+     .hf_positions = "patch_embedder.position_embedding_table"},
 };
 
 std::string known_families(const char* TowerFamily::*dialect) {
@@ -126,9 +158,13 @@ std::string known_families(const char* TowerFamily::*dialect) {
 
 // The shapes that the program needs.
 void check_sizes(TowerConfig& c, int text_dim) {
-  if (c.dim % c.n_heads != 0)
+  if (c.head_dim == 0 && c.dim % c.n_heads != 0)
     throw Error("{}: the vision tower's {} heads do not divide its dimension {}", c.source, c.n_heads, c.dim);
-  c.head_dim = c.dim / c.n_heads;
+  if (c.head_dim == 0) c.head_dim = c.dim / c.n_heads;
+  if (c.n_kv_heads == 0) c.n_kv_heads = c.n_heads;
+  if (c.n_heads % c.n_kv_heads != 0)
+    throw Error("{}: the vision tower's {} heads are no multiple of its {} heads of keys", c.source, c.n_heads,
+                c.n_kv_heads);
   if (c.family->has_rope && c.head_dim % 4 != 0)
     throw Error("{}: the vision tower's heads have {} dimensions: its rope needs a multiple of 4", c.source, c.head_dim);
   if (!c.is_dynamic()) {
@@ -173,7 +209,7 @@ std::vector<int> json_layers(const Json& object, const char* key, std::vector<in
 }
 
 Activation activation_of_tower(const Json& vision, Activation fallback) {
-  const auto name = vision.find("hidden_act");
+  const auto own = vision.find("hidden_act"), name = own ? own : vision.find("hidden_activation");
   if (!name) return fallback;
   if (name->string() == "gelu_pytorch_tanh" || name->string() == "gelu_new") return Activation::kGeluTanh;
   if (name->string() == "gelu") return Activation::kGelu;
@@ -199,6 +235,19 @@ void read_fixed_sizes(const Json& root, const Json& vision, TowerConfig& c) {
   const int per_side = side_of_table(c.source + ": mm_tokens_per_image", rows);
   if (n < per_side) throw Error("{}: mm_tokens_per_image {} does not fit {} patches a side", c.source, rows, n);
   c.merge = n / per_side;
+}
+
+void read_gemma4(const Json& root, const Json& vision, TowerConfig& c) {
+  c.merge = json_integer(vision, "pooling_kernel_size", 3, 1, 64);
+  c.head_dim = json_integer(vision, "head_dim", 64, 1, kMaxTowerDim);
+  c.n_kv_heads = json_integer(vision, "num_key_value_heads", c.n_heads, 1, kMaxTowerDim);
+  c.side = json_integer(vision, "position_embedding_size", 10240, 1, 1 << 20);
+  if (const auto flag = vision.find("standardize")) c.standardizes = flag->boolean();
+  if (const auto flag = vision.find("use_clipped_linears"); flag && flag->boolean())
+    throw flag->error("is true: towers whose products are clipped are not supported yet");
+  if (const auto text = root.find("text_config"))
+    if (const auto which = text->find("use_bidirectional_attention"))
+      c.sees_all_in_windows = which->string() == "vision";
 }
 
 void read_dynamic_sizes(const Json& vision, TowerConfig& c) {
@@ -249,13 +298,18 @@ TowerConfig tower_config_from_hf(const Json& root, const std::string& source, in
   c.patch = json_integer(vision, "patch_size", f.default_patch, 1, kMaxPatch);
   if (json_integer(vision, "num_channels|in_channels|in_chans", 3, 1, 1024) != 3)
     throw Error("{}: the vision tower's num_channels is not 3, which is not supported", c.source);
-  const auto eps = vision.find("layer_norm_eps");
+  const auto eps = vision.find(f.is_gemma4 ? "rms_norm_eps" : "layer_norm_eps");
   c.eps = eps ? static_cast<float>(eps->number()) : 1e-6f;
   c.act = activation_of_tower(vision, f.default_act);
+  if (f.is_gemma4) c.rope_theta = 100;
   if (const auto rope = vision.find("rope_parameters"))
     if (const auto theta = rope->find("rope_theta")) c.rope_theta = static_cast<float>(theta->number());
   c.out_dim = text_dim;  // the projector's matrix is checked when it is loaded
-  f.is_dynamic ? read_dynamic_sizes(vision, c) : read_fixed_sizes(root, vision, c);
+  if (f.is_gemma4) {
+    read_gemma4(root, vision, c);
+  } else {
+    f.is_dynamic ? read_dynamic_sizes(vision, c) : read_fixed_sizes(root, vision, c);
+  }
   check_sizes(c, text_dim);
   return c;
 }
@@ -267,6 +321,21 @@ void read_gguf_windows(const GgufKeys& keys, TowerConfig& c) {
   const int period = keys.integer("n_wa_pattern", 0, kMaxTowerLayers);
   c.window = period == 0 ? 0 : std::max(1, keys.integer_or("window_size", 112, 1, kMaxImageSide) / c.merge / c.patch);
   for (int layer = period - 1; period > 0 && layer < c.n_layers; layer += period) c.whole_layers.push_back(layer);
+}
+
+// The tensors say what no key says.
+void read_gguf_gemma4(const Gguf& file, const GgufKeys& keys, TowerConfig& c) {
+  c.merge = keys.integer_or("projector.scale_factor", 3, 1, 64);
+  c.rope_theta = 100;
+  c.standardizes = file.find("v.std_scale") != nullptr || file.find("v.std_scale.weight") != nullptr;
+  const TensorInfo *table = file.find("v.position_embd.weight"), *norm = file.find("v.blk.0.attn_q_norm.weight");
+  if (table == nullptr || norm == nullptr || table->n_dims != 3)
+    throw Error("{}: the vision tower lacks its tables of positions or its norms of heads", c.source);
+  c.side = static_cast<int>(std::min<uint64_t>(table->shape[1], 1 << 20));
+  c.head_dim = static_cast<int>(std::clamp<uint64_t>(norm->shape[0], 1, kMaxTowerDim));
+  c.sees_all_in_windows = true;
+  if (file.find("v.blk.0.attn_q.input_max") != nullptr)
+    throw Error("{}: towers whose products are clipped are not supported yet", c.source);
 }
 
 void read_gguf_deepstack(const GgufKeys& keys, const Metadata& metadata, TowerConfig& c) {
@@ -301,7 +370,9 @@ TowerConfig tower_config_from_gguf(const Gguf& file, int text_dim) {
   c.eps = keys.positive_or("attention.layer_norm_epsilon", 1e-6f);
   c.act = metadata.find_bool("clip.use_silu").value_or(false) ? Activation::kSilu : c.family->default_act;
   c.out_dim = keys.integer("projection_dim", 1, kMaxTowerDim);
-  if (!c.is_dynamic()) {
+  if (c.family->is_gemma4) {
+    read_gguf_gemma4(file, keys, c);
+  } else if (!c.is_dynamic()) {
     c.image_size = keys.integer("image_size", 1, kMaxImageSide);
     // llama.cpp's converter writes no factor of 4 for Gemma 3.
     c.merge = c.family->projector == Projector::kGemma ? keys.integer_or("projector.scale_factor", 4, 1, 64)

@@ -16,11 +16,13 @@ class Json;
 // The names of a layer's tensors, without ".weight" and ".bias"; "{}" stands for the layer. Empty: the tower has none.
 struct TowerLayerNames {
   const char *norm1, *norm2, *q, *k, *v, *qkv, *o, *gate, *up, *down;
+  const char *q_norm = "", *k_norm = "", *attention_norm = "", *ffn_norm = "";  // of heads, and of outputs
 };
 
 enum class Projector : uint8_t {
   kLinear,  // one matrix on the vectors of neighbouring patches, side by side
   kGemma,   // one matrix on the mean of neighbouring patches
+  kGemma4,  // as kGemma, after a scale and, in some checkpoints, a shift and a factor of each number
   kQwen     // two matrices on the vectors of neighbouring patches, side by side
 };
 
@@ -36,6 +38,7 @@ struct TowerFamily {
   // How the rotated dimensions of the text model turn with time, row and column: in turns, or in successive parts. Only
   // of models with such ropes.
   enum class Axes : uint8_t { kNone, kTurns, kParts } axes = Axes::kNone;
+  bool is_gemma4 = false;    // norms of heads and of outputs, ropes for halves of a head, and a table for each axis
   int n_frames = 1;          // of a patch in the file: 2 in models that also read videos
   Activation default_act = Activation::kGeluTanh;
   int default_dim = 0, default_ffn_dim = 0, default_layers = 0, default_heads = 0, default_patch = 0;
@@ -51,7 +54,7 @@ std::span<const TowerFamily> tower_families();
 struct TowerConfig {
   const TowerFamily* family = nullptr;
   std::string source;  // the file, for messages: safe to print
-  int dim = 0, ffn_dim = 0, n_layers = 0, n_heads = 0, head_dim = 0;
+  int dim = 0, ffn_dim = 0, n_layers = 0, n_heads = 0, n_kv_heads = 0, head_dim = 0;
   int image_size = 0;  // pixels of the image's side; 0: pictures have any size
   int patch = 0;       // pixels of a patch's side
   int side = 0;        // of the table of positions, in patches
@@ -64,6 +67,12 @@ struct TowerConfig {
   int window = 0;                     // of attention, in groups of patches of a side; 0: layers see the whole picture
   std::vector<int> whole_layers;      // with a window: the layers without
 
+  bool standardizes = false;          // Gemma 4: the projector's shift and factors
+  bool sees_all_in_windows = false;   // Gemma 4: image tokens see each other in layers with a window
+  std::string image_token, begin_token, end_token;  // Gemma 4: if the files name them
+
+  int q_dim() const { return n_heads * head_dim; }
+  int kv_dim() const { return n_kv_heads * head_dim; }
   bool is_dynamic() const { return family->is_dynamic; }
   bool is_whole(int layer) const;
   int patch_dim() const { return 3 * patch * patch; }

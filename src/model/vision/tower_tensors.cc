@@ -1,6 +1,6 @@
 #include "model/vision/tower_tensors.h"
 
-#include <cmath>
+#include <cstring>
 
 #include "base/error.h"
 #include "quant/format.h"
@@ -29,6 +29,18 @@ HostTensor TowerTensors::find(const std::string& name, int64_t n_out, int64_t n_
 
 Weight TowerTensors::matrix(const std::string& name, int64_t n_out, int64_t n_in) {
   return rows_of(name, n_out, 0, n_out, n_in);
+}
+
+Weight TowerTensors::matrix_in_order(const std::string& name, const std::vector<int>& rows, int64_t n_in) {
+  const auto n_out = static_cast<int64_t>(rows.size());
+  const HostTensor host = find(name, n_out, n_in);
+  const size_t n_bytes = row_bytes(host.format, n_in);
+  const auto bytes = std::make_shared<std::vector<uint8_t>>(rows.size() * n_bytes);
+  for (size_t i = 0; i < rows.size(); ++i)
+    std::memcpy(bytes->data() + i * n_bytes, host.data + static_cast<size_t>(rows[i]) * n_bytes, n_bytes);
+  source_.release(host);
+  kept_.push_back(bytes);
+  return backend_.prepare({.format = host.format, .n_out = n_out, .n_in = n_in, .codes = bytes->data()}, kForMatmul);
 }
 
 Weight TowerTensors::convolution(const std::string& name, int64_t n_out, int64_t n_in, int64_t kernel) {
@@ -81,7 +93,8 @@ Tensor TowerTensors::upload(const std::vector<float>& values, int64_t n_rows, in
 }
 
 Weight TowerTensors::matrix_of(const std::vector<float>& values, int64_t n_out, int64_t n_in) {
-  const auto& kept = kept_.emplace_back(std::make_shared<std::vector<float>>(values));
+  const auto kept = std::make_shared<std::vector<float>>(values);
+  kept_.push_back(kept);
   return backend_.prepare({.format = Format::F32, .n_out = n_out, .n_in = n_in, .codes = kept->data()}, kForMatmul);
 }
 

@@ -16,6 +16,8 @@ class TowerTensors {
   bool has(const std::string& name) const;
   // A matrix [n_out, n_in]. Throws Error naming a tensor that is missing or has another shape.
   Weight matrix(const std::string& name, int64_t n_out, int64_t n_in);
+  // The rows of a matrix [rows.size(), n_in] in another order.
+  Weight matrix_in_order(const std::string& name, const std::vector<int>& rows, int64_t n_in);
   // A matrix that is stored as a convolution [n_out, ..., kernel] over pieces of a picture.
   Weight convolution(const std::string& name, int64_t n_out, int64_t n_in, int64_t kernel);
   // Rows [first, first + n_out) of a matrix with `total` rows.
@@ -32,7 +34,7 @@ class TowerTensors {
   size_t bytes() const { return bytes_; }
 
   // Backends may read matrices where these are.
-  std::vector<std::shared_ptr<std::vector<float>>> take_kept() { return std::move(kept_); }
+  std::vector<std::shared_ptr<void>> take_kept() { return std::move(kept_); }
 
  private:
   std::vector<float> decoded(const HostTensor& host);
@@ -41,7 +43,7 @@ class TowerTensors {
   WeightSource& source_;
   Backend& backend_;
   size_t bytes_ = 0;
-  std::vector<std::shared_ptr<std::vector<float>>> kept_;
+  std::vector<std::shared_ptr<void>> kept_;
 };
 
 }  // namespace ingot

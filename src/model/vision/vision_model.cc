@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <numeric>
 
 #include "base/error.h"
 #include "io/digest.h"
@@ -64,11 +65,15 @@ void VisionModel::adapt(Config& text) const {
   if (text.n_deepstack > text.n_layers)
     throw Error("{}: the vision tower has vectors for {} layers, but the text model has {}", tower.source,
                 text.n_deepstack, text.n_layers);
+  text.images_see_all_in_windows = tower.sees_all_in_windows;
   if (tower.family->axes == TowerFamily::Axes::kNone) return;
   const std::vector<int>& sections = text.part<RopeSections>().sizes;
   if (sections.size() < kRopeAxes)
     throw Error("{}: the text model's rope has {} sections: images need {}, for time, height and width", tower.source,
                 sections.size(), kRopeAxes);
+  if (const int sum = std::accumulate(sections.begin(), sections.end(), 0); sum != text.rot_dim / 2)
+    throw Error("{}: the sections of the text model's rope add up to {}: expected {}, half of the {} rotated dimensions",
+                tower.source, sum, text.rot_dim / 2, text.rot_dim);
   text.rope_axes = tower.family->axes == TowerFamily::Axes::kTurns ? axes_in_turns(sections, text.rot_dim / 2)
                                                                    : axes_in_parts(sections, text.rot_dim / 2);
 }

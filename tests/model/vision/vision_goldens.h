@@ -34,7 +34,7 @@ inline nlohmann::json vision_golden(const std::string& name) {
 
 // The model with the tower of its directory, or of the mmproj file beside it.
 inline LoadedModel load_vision(const fs::path& directory, const std::string& device, bool is_gguf,
-                               int max_batch_tokens = 64) {
+                               int max_batch_tokens = 200) {
   const RunnerOptions options{.backend = {.device = device, .n_threads = 1},
                               .max_batch_tokens = max_batch_tokens,
                               .max_logits = max_batch_tokens,

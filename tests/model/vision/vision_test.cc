@@ -18,7 +18,10 @@ std::vector<double> pixel_values(const PreparedImage& image, const nlohmann::jso
   for (const ImageTile& tile : image.tiles)
     for (size_t i = 0; i < tile.pixels.size(); ++i) {
       const size_t channel = i / (tile.pixels.size() / 3);
-      const double std = processor["image_std"][channel], mean = processor["image_mean"][channel];
+      // Gemma 4's tower normalises, not the processor.
+      const bool is_whole = processor["do_normalize"];
+      const double std = is_whole ? processor["image_std"][channel].get<double>() : 0.5,
+                   mean = is_whole ? processor["image_mean"][channel].get<double>() : 0.5;
       values.push_back((tile.pixels[i] * std + mean) * 255);
     }
   return values;
@@ -173,6 +176,68 @@ TEST(VisionFaults, OfDirectoriesAreOneLine) {
   EXPECT_THAT(processor("size", {{"longest_edge", 16000}}), HasSubstr("tiles a side"));
   fs::remove(copy.path() / "processor_config.json");
   EXPECT_THAT(fault_of(copy.path()), HasSubstr("preprocessor_config.json"));
+}
+
+// Of a model that keeps the size of pictures.
+TEST(VisionFaults, OfPicturesAndSettingsAreOneLine) {
+  const LoadedModel qwen = load_vision(kVisionModels / "qwen3_vl", "ref", false),
+                    gemma = load_vision(kVisionModels / "gemma3", "ref", false);
+  const auto fault = [](const LoadedModel& model, int width, int height, ImageSettings settings = {}) -> std::string {
+    try {
+      model.vision->prepare(golden_picture(width, height, 0), settings);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(fault(qwen, 2, 400), "");
+  EXPECT_THAT(fault(qwen, 2, 401), HasSubstr("more than 200 times"));
+  EXPECT_THAT(fault(qwen, 9, 9, {.splits = true}), HasSubstr("keep their size"));
+  EXPECT_THAT(fault(qwen, 9, 9, {.max_tokens = 0}), HasSubstr("have 1 to 24"));
+  EXPECT_THAT(fault(qwen, 9, 9, {.min_tokens = 25}), HasSubstr("have 1 to 24"));
+  EXPECT_THAT(fault(gemma, 9, 9, {.max_tokens = 9}), HasSubstr("cannot be chosen"));
+  const auto n_rows = [&](ImageSettings settings) {
+    return qwen.vision->prepare(golden_picture(200, 200, 0), settings).n_rows;
+  };
+  EXPECT_EQ(n_rows({}), 16);
+  EXPECT_EQ(n_rows({.max_tokens = 9}), 9);
+  EXPECT_EQ(qwen.vision->prepare(golden_picture(9, 9, 0), {.min_tokens = 16}).n_rows, 16);
+  EXPECT_THROW(qwen.vision->prepare({.width = 2, .height = 2, .rgb = std::vector<uint8_t>(11)}), Error);
+  EXPECT_THROW(qwen.vision->prepare({.width = 0, .height = 2, .rgb = {}}), Error);
+}
+
+TEST(VisionFaults, OfQwensDirectoriesAreOneLine) {
+  const HfCopy copy("qwen3_vl", kVisionModels);
+  const auto with = [&](const std::string& file, const auto& change) {
+    const std::string before = copy.read(file);
+    copy.edit(file, change);
+    std::string fault;
+    try {
+      load_vision(copy.path(), "ref", false);
+    } catch (const Error& error) {
+      fault = error.what();
+    }
+    copy.write(file, before);
+    return fault;
+  };
+  const auto vision = [&](const char* key, const nlohmann::json& value) {
+    return with("config.json", [&](auto& json) { json["vision_config"][key] = value; });
+  };
+  EXPECT_EQ(vision("depth", 2), "");
+  EXPECT_THAT(vision("num_position_embeddings", 24), HasSubstr("no square"));
+  EXPECT_THAT(vision("deepstack_visual_indexes", {0, 7}), HasSubstr("list of layers has 7"));
+  EXPECT_THAT(vision("deepstack_visual_indexes", {1, 0}), HasSubstr("list of layers has 0"));
+  EXPECT_THAT(vision("temporal_patch_size", 1), HasSubstr("temporal_patch_size"));
+  EXPECT_THAT(vision("num_heads", 8), HasSubstr("multiple of 4"));
+  EXPECT_THAT(vision("out_hidden_size", 16), HasSubstr("belongs to another model"));
+  EXPECT_THAT(with("processor_config.json", [](auto& json) { json["image_processor"]["patch_size"] = 14; }),
+              HasSubstr("but the vision tower has 4"));
+  EXPECT_THAT(with("config.json",
+                   [](auto& json) {
+                     json["text_config"]["rope_parameters"].erase("mrope_section");
+                     json["text_config"]["rope_parameters"].erase("mrope_interleaved");
+                   }),
+              HasSubstr("rope has 0 sections"));
 }
 
 TEST(VisionFaults, AnMmprojOfAnotherModelIsRefused) {
