@@ -148,7 +148,8 @@ void BatchBuilder::fill_seen_len(const Step& step) {
   for (size_t i = 0; i < step.items.size(); ++i) {
     const StepItem& item = step.items[i];
     for (const PromptEmbedding& e : item.sequence->request.embeddings) {
-      const int begin = std::max(item.begin, e.position), end = std::min(item.begin + item.n_tokens, e.position + e.n_rows);
+      const int begin = std::max(item.begin, e.position),
+                end = std::min(item.begin + item.n_tokens, e.position + e.n_rows);
       if (!e.sees_all || begin >= end) continue;
       if (seen_len_.empty())
         for (const int32_t position : positions_) seen_len_.push_back(position + 1);

@@ -3,6 +3,8 @@
 
 #include "collector.h"
 #include "engine/engine.h"
+#include "model/export/gguf_export.h"
+#include "model/export/quantize.h"
 #include "model/vision/vision_goldens.h"
 
 namespace ingot {
@@ -27,24 +29,46 @@ std::map<int, std::vector<float>> image_logits(LoadedModel& model, const nlohman
   return sink->logits;
 }
 
+void expect_logits(LoadedModel& model, const nlohmann::json& golden, int chunk, const std::string& device) {
+  const auto logits = image_logits(model, golden, chunk);
+  std::vector<float> got, expected;
+  for (size_t i = 0; i < golden["logit_rows"].size(); ++i) {
+    const std::vector<float>& row = logits.at(golden["logit_rows"][i]);
+    got.insert(got.end(), row.begin(), row.end());
+    for (const float value : golden["logits"][i]) expected.push_back(value);
+  }
+  EXPECT_LT(largest_difference(got, expected), allowed_error(device) * deviation(expected))
+      << device << ", chunks of " << chunk << ": " << golden["text"];
+}
+
 TEST_P(VisionLogits, EqualTransformersForAnyChunk) {
   const nlohmann::json goldens = vision_golden(GetParam());
   ASSERT_GE(goldens["prompts"].size(), 2u);
   for (const std::string device : {"ref", "cpu"}) {
     LoadedModel model = load_vision(kVisionModels / GetParam(), device, false);
     for (const auto& golden : goldens["prompts"])
-      for (const int chunk : {64, 7, 1}) {
-        const auto logits = image_logits(model, golden, chunk);
-        std::vector<float> got, expected;
-        for (size_t i = 0; i < golden["logit_rows"].size(); ++i) {
-          const std::vector<float>& row = logits.at(golden["logit_rows"][i]);
-          got.insert(got.end(), row.begin(), row.end());
-          for (const float value : golden["logits"][i]) expected.push_back(value);
-        }
-        EXPECT_LT(largest_difference(got, expected), allowed_error(device) * deviation(expected))
-            << device << ", chunks of " << chunk << ": " << golden["text"];
-      }
+      for (const int chunk : {64, 7, 1}) expect_logits(model, golden, chunk, device);
   }
+}
+
+// The text model as a GGUF file, and the tower as an mmproj file.
+TEST_P(VisionLogits, EqualTransformersFromTwoFiles) {
+  const nlohmann::json goldens = vision_golden(GetParam());
+  const std::string path = testing::TempDir() + "/vision_text_" + GetParam() + ".gguf";
+  write_gguf(gguf_export(hf_checkpoint((kVisionModels / GetParam()).string())), {.mix = &find_mix("F32")}, path);
+  LoadedModel model = load_vision(open_checkpoint(path), "ref", (kVisionModels / GetParam() / "mmproj.gguf").string());
+  ASSERT_NE(model.vision, nullptr);
+  int n_prompts = 0;
+  for (const auto& golden : goldens["prompts"]) {
+    if (golden["splits"].get<bool>()) continue;  // such files have no numbers of pan and scan
+    RenderedChat chat{.text = golden["text"], .quoted = {}};
+    model.vision->expand(chat, prepared_images(*model.vision, golden));
+    EXPECT_EQ(encode_rendered(*model.tokenizer, chat), golden["tokens"].get<std::vector<int32_t>>());
+    expect_logits(model, golden, 64, "ref");
+    ++n_prompts;
+  }
+  EXPECT_EQ(n_prompts, 2);
+  fs::remove(path);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, VisionLogits, testing::ValuesIn(vision_names()),

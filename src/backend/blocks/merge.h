@@ -14,12 +14,12 @@ struct MergeBlock {
   Tensor shift, factors;  // [1, row width], [max_tokens / n_merged, row width], or empty: then (rows + shift) * factors
   NormArgs merged_norm;   // then, of the rows of groups; weight [1, row width] or empty
   bool normalizes = false;  // merged_norm has no weight
-  Weight w1;              // [hidden or out_dim, row width]
-  Tensor b1;              // [1, rows of w1] or empty
+  Weight w1;                // [hidden or out_dim, row width]
+  Tensor b1;                // [1, rows of w1] or empty
   Activation act = Activation::kGelu;
-  Weight w2;   // [out_dim, hidden] or empty: w1 is the only matrix
-  Tensor b2;   // [1, out_dim] or empty
-  Tensor out;  // out: [max_tokens / n_merged, out_dim], kept after the step
+  Weight w2;                      // [out_dim, hidden] or empty: w1 is the only matrix
+  Tensor b2;                      // [1, out_dim] or empty
+  Tensor out;                     // out: [max_tokens / n_merged, out_dim], kept after the step
   Tensor normed, merged, hidden;  // scratch
   int64_t row_width() const { return averages ? x.cols : x.cols * n_merged; }
   void lay_out(Buffers& buffers);

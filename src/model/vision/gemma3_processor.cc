@@ -41,16 +41,14 @@ PreparedImage Gemma3Processor::prepare(const Picture& picture, const ImageSettin
   if (settings.splits.value_or(config_.splits)) std::ranges::move(crops_of(picture), std::back_inserter(pictures));
   PreparedImage image;
   for (const Picture& one : pictures)
-    image.tiles.push_back(
-        tile_of(resized(one, image_size_, image_size_, config_.filter), config_, rows_of_tile_));
+    image.tiles.push_back(tile_of(resized(one, image_size_, image_size_, config_.filter), config_, rows_of_tile_));
   if (image.tiles.size() > 1) image.tile_rows = 1, image.tile_columns = static_cast<int>(image.tiles.size()) - 1;
   image.n_rows = static_cast<int>(image.tiles.size()) * rows_of_tile_;
   return image;
 }
 
 std::string Gemma3Processor::prompt_text(const PreparedImage& image) const {
-  const std::string one =
-      "\n\n<start_of_image>" + repeated(image_token(), rows_of_tile_) + "<end_of_image>\n\n";
+  const std::string one = "\n\n<start_of_image>" + repeated(image_token(), rows_of_tile_) + "<end_of_image>\n\n";
   if (image.tiles.size() == 1) return one;
   std::string text = "Here is the original image " + one + " and here are some crops to help you see better ";
   for (size_t i = 1; i < image.tiles.size(); ++i) text += (i > 1 ? " " : "") + one;

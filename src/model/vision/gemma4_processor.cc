@@ -42,7 +42,8 @@ PreparedImage Gemma4Processor::prepare(const Picture& picture, const ImageSettin
   const int width = picture.width, height = picture.height, side = merge_ * patch_;
   const double target = static_cast<double>(budget) * side * side;
   const double factor = std::sqrt(target / (static_cast<double>(width) * height));
-  int high = static_cast<int>(std::floor(factor * height / side)), wide = static_cast<int>(std::floor(factor * width / side));
+  int high = static_cast<int>(std::floor(factor * height / side)),
+      wide = static_cast<int>(std::floor(factor * width / side));
   if (high == 0) {
     high = 1, wide = std::min(width / height, budget);
   } else if (wide == 0) {
@@ -50,8 +51,7 @@ PreparedImage Gemma4Processor::prepare(const Picture& picture, const ImageSettin
   }
   PreparedImage image;
   image.n_rows = high * wide;
-  image.tiles.push_back(
-      tile_of(resized(picture, wide * side, high * side, config_.filter), config_, image.n_rows));
+  image.tiles.push_back(tile_of(resized(picture, wide * side, high * side, config_.filter), config_, image.n_rows));
   return image;
 }
 

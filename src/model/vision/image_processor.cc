@@ -35,7 +35,7 @@ void read_pixels(const Json& keys, const TowerConfig& tower, ProcessorConfig& c)
   read(keys, "min_pixels", c.min_pixels);
   read(keys, "max_pixels", c.max_pixels);
   for (const auto& [key, own] : {std::pair{"patch_size", tower.patch}, std::pair{"merge_size", tower.merge},
-                               std::pair{"pooling_kernel_size", tower.merge}})
+                                 std::pair{"pooling_kernel_size", tower.merge}})
     if (const auto value = keys.find(key); value && value->integer(0, kMaxPixels) != own)
       throw value->error("is {}, but the vision tower has {}", value->integer(0, kMaxPixels), own);
 }
@@ -53,8 +53,10 @@ void read_processor(const Json& keys, const TowerConfig& tower, ProcessorConfig&
   flag("do_pan_and_scan", c.splits);
   if (const auto factor = keys.find("rescale_factor")) c.rescale_factor = factor->number();
   // Gemma 4's tower itself takes 8-bit values to -1 to 1.
-  if (tower.family->is_gemma4) c.normalizes = true;
-  else if (const auto mean = keys.find("image_mean")) c.mean = three_numbers(*mean);
+  if (tower.family->is_gemma4)
+    c.normalizes = true;
+  else if (const auto mean = keys.find("image_mean"))
+    c.mean = three_numbers(*mean);
   if (const auto std = keys.find("image_std"); std && !tower.family->is_gemma4) {
     c.std = three_numbers(*std);
     for (const float value : c.std)

@@ -26,16 +26,16 @@ struct ProcessorConfig {
   bool splits = false;                // into tiles (Idefics3), or crops (Gemma 3)
   int min_crop = 256, max_crops = 4;  // pan and scan (Gemma 3)
   double min_crop_ratio = 1.2;
-  int max_tokens = 280;  // of an image (Gemma 4)
+  int max_tokens = 280;                    // of an image (Gemma 4)
   int64_t min_pixels = 0, max_pixels = 0;  // of a picture that keeps its ratio (Qwen)
 };
 
 class ImageProcessor {
  public:
   virtual ~ImageProcessor() = default;
-  virtual std::string placeholder() const = 0;       // in the text of a chat template
-  virtual std::string image_token() const = 0;       // the text of the token that stands for a vector
-  virtual int max_rows() const = 0;                  // the most vectors of an image without settings
+  virtual std::string placeholder() const = 0;  // in the text of a chat template
+  virtual std::string image_token() const = 0;  // the text of the token that stands for a vector
+  virtual int max_rows() const = 0;             // the most vectors of an image without settings
   virtual PreparedImage prepare(const Picture& picture, const ImageSettings& settings) const = 0;
   virtual std::string prompt_text(const PreparedImage& image) const = 0;
   // Sets how the text model sees a tile's vectors: their places on its ropes, and whether they see each other.

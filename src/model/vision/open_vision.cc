@@ -52,9 +52,10 @@ ProcessorConfig processor_of(const HfDirectory& directory, const TowerConfig& to
       read_processor(*inner, tower, config);
       return config;
     }
-  throw Error("{}: the model has a vision tower, but neither preprocessor_config.json nor processor_config.json says "
-              "how images are prepared: add the file from the model's repository",
-              printable(directory.path()));
+  throw Error(
+      "{}: the model has a vision tower, but neither preprocessor_config.json nor processor_config.json says "
+      "how images are prepared: add the file from the model's repository",
+      printable(directory.path()));
 }
 
 ProcessorConfig processor_of(const Gguf& file, const TowerConfig& tower) {
@@ -99,9 +100,10 @@ void name_tokens(const Json& root, const Tokenizer& tokenizer, TowerConfig& conf
 }
 
 std::string identity_of(const TowerConfig& tower, const ProcessorConfig& c, const std::string& digest) {
-  return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", tower.family->gguf_name, digest, c.resizes, c.rescales,
-                     c.normalizes, c.rescale_factor, fmt::join(c.mean, ","), fmt::join(c.std, ","),
-                     static_cast<int>(c.filter), c.longest_edge, c.tile_size, c.splits, c.min_crop_ratio, c.min_pixels, c.max_pixels + c.max_tokens);
+  return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", tower.family->gguf_name, digest, c.resizes,
+                     c.rescales, c.normalizes, c.rescale_factor, fmt::join(c.mean, ","), fmt::join(c.std, ","),
+                     static_cast<int>(c.filter), c.longest_edge, c.tile_size, c.splits, c.min_crop_ratio, c.min_pixels,
+                     c.max_pixels + c.max_tokens);
 }
 
 std::unique_ptr<VisionModel> make_vision(const TowerConfig& config, const ProcessorConfig& processor,

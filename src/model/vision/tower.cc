@@ -11,7 +11,7 @@
 namespace ingot {
 namespace {
 
-constexpr int kTowerBlockSize = 16;  // tokens of a KV block
+constexpr int kTowerBlockSize = 16;           // tokens of a KV block
 constexpr int kRowAxis = 1, kColumnAxis = 2;  // of ropes
 
 }  // namespace
@@ -44,8 +44,7 @@ struct Tower::Step {
       for (int i = 0; i < length; ++i) s.positions.push_back(i);
       s.starts.push_back(s.starts.back() + length);
       s.lengths.push_back(length);
-      for (int b = 0; b < s.max_blocks; ++b)
-        s.blocks.push_back(b * kTowerBlockSize < length ? next_block++ : -1);
+      for (int b = 0; b < s.max_blocks; ++b) s.blocks.push_back(b * kTowerBlockSize < length ? next_block++ : -1);
     }
     return s;
   }
@@ -68,9 +67,10 @@ Tower::Tower(const TowerConfig& config, std::unique_ptr<WeightSource> source, co
     : config_(config), source_(std::move(source)), parts_(std::make_unique<Parts>()) {
   parts_->backend = create_backend(backend);
   if (const size_t free = parts_->backend->available_bytes(), needed = source_->total_bytes(); needed > free)
-    throw MemoryError("the file of the vision tower has {}, but {} has only {} free: leave the tower out, or put it on "
-                      "another device",
-                      human_bytes(needed), backend.device, human_bytes(free));
+    throw MemoryError(
+        "the file of the vision tower has {}, but {} has only {} free: leave the tower out, or put it on "
+        "another device",
+        human_bytes(needed), backend.device, human_bytes(free));
   parts_->blocks = load_tower(config_, *source_, *parts_->backend, max_patches);
   allocate(max_patches);
 }
@@ -206,7 +206,8 @@ std::vector<float> Tower::encode(const ImageTile& tile) {
   run(step);
   const int n_rows = n / n_merged, row_dim = config_.row_dim();
   CHECK_EQ(n_rows, tile.n_rows);
-  std::vector<float> vectors(static_cast<size_t>(n_rows) * row_dim), part(static_cast<size_t>(n_rows) * config_.out_dim);
+  std::vector<float> vectors(static_cast<size_t>(n_rows) * row_dim),
+      part(static_cast<size_t>(n_rows) * config_.out_dim);
   int column = config_.out_dim;  // the projector at the end comes first, then those of the deepstack layers
   for (Block& block : p.program.blocks) {
     const auto* merge = block.as<MergeBlock>();

@@ -9,10 +9,20 @@
 namespace ingot {
 namespace {
 
-constexpr TowerLayerNames kGgufLayer = {
-    "v.blk.{}.ln1",      "v.blk.{}.ln2",      "v.blk.{}.attn_q",   "v.blk.{}.attn_k", "v.blk.{}.attn_v",
-    "v.blk.{}.attn_qkv", "v.blk.{}.attn_out", "v.blk.{}.ffn_gate", "v.blk.{}.ffn_up", "v.blk.{}.ffn_down",
-    "v.blk.{}.attn_q_norm", "v.blk.{}.attn_k_norm", "v.blk.{}.attn_post_norm", "v.blk.{}.ffn_post_norm"};
+constexpr TowerLayerNames kGgufLayer = {"v.blk.{}.ln1",
+                                        "v.blk.{}.ln2",
+                                        "v.blk.{}.attn_q",
+                                        "v.blk.{}.attn_k",
+                                        "v.blk.{}.attn_v",
+                                        "v.blk.{}.attn_qkv",
+                                        "v.blk.{}.attn_out",
+                                        "v.blk.{}.ffn_gate",
+                                        "v.blk.{}.ffn_up",
+                                        "v.blk.{}.ffn_down",
+                                        "v.blk.{}.attn_q_norm",
+                                        "v.blk.{}.attn_k_norm",
+                                        "v.blk.{}.attn_post_norm",
+                                        "v.blk.{}.ffn_post_norm"};
 
 // Fills the blocks of a tower with its tensors.
 class TowerLoader {

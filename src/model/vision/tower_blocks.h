@@ -26,5 +26,4 @@ struct TowerBlocks {
 // max_patches: of a picture. Throws Error naming a tensor that is missing or has another shape.
 TowerBlocks load_tower(const TowerConfig& config, WeightSource& source, Backend& backend, int max_patches);
 
-
 }  // namespace ingot

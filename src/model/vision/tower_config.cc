@@ -166,7 +166,8 @@ void check_sizes(TowerConfig& c, int text_dim) {
     throw Error("{}: the vision tower's {} heads are no multiple of its {} heads of keys", c.source, c.n_heads,
                 c.n_kv_heads);
   if (c.family->has_rope && c.head_dim % 4 != 0)
-    throw Error("{}: the vision tower's heads have {} dimensions: its rope needs a multiple of 4", c.source, c.head_dim);
+    throw Error("{}: the vision tower's heads have {} dimensions: its rope needs a multiple of 4", c.source,
+                c.head_dim);
   if (!c.is_dynamic()) {
     if (c.image_size / c.patch < 1)
       throw Error("{}: the vision tower's images of {} pixels are smaller than its patches of {}", c.source,
@@ -276,8 +277,8 @@ bool TowerConfig::is_whole(int layer) const { return window == 0 || std::ranges:
 bool is_known_tower(const Json& root) {
   const auto type = root.find("model_type");
   return type && type->is_string() && std::ranges::any_of(kFamilies, [&](const TowerFamily& family) {
-    return is_one_of_names(type->string(), family.hf_name);
-  });
+           return is_one_of_names(type->string(), family.hf_name);
+         });
 }
 
 TowerConfig tower_config_from_hf(const Json& root, const std::string& source, int text_dim) {
@@ -286,8 +287,9 @@ TowerConfig tower_config_from_hf(const Json& root, const std::string& source, in
   for (const TowerFamily& family : kFamilies)
     if (is_one_of_names(type, family.hf_name)) c.family = &family;
   if (c.family == nullptr)
-    throw root.at("model_type").error("the vision tower of '{}' is not supported: supported are {}",
-                                      printable(type, 64), known_families(&TowerFamily::hf_name));
+    throw root.at("model_type")
+        .error("the vision tower of '{}' is not supported: supported are {}", printable(type, 64),
+               known_families(&TowerFamily::hf_name));
   const Json vision = root.at("vision_config");
   const TowerFamily& f = *c.family;
   // Files leave out the values that transformers has for the family.

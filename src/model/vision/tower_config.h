@@ -33,13 +33,13 @@ struct TowerFamily {
   const char* processor;  // the processor's name in transformers
   Projector projector;
   NormKind norm = NormKind::kLayer;
-  bool has_rope = false;     // by row and column of a patch
-  bool is_dynamic = false;   // pictures have any size
+  bool has_rope = false;    // by row and column of a patch
+  bool is_dynamic = false;  // pictures have any size
   // How the rotated dimensions of the text model turn with time, row and column: in turns, or in successive parts. Only
   // of models with such ropes.
   enum class Axes : uint8_t { kNone, kTurns, kParts } axes = Axes::kNone;
-  bool is_gemma4 = false;    // norms of heads and of outputs, ropes for halves of a head, and a table for each axis
-  int n_frames = 1;          // of a patch in the file: 2 in models that also read videos
+  bool is_gemma4 = false;  // norms of heads and of outputs, ropes for halves of a head, and a table for each axis
+  int n_frames = 1;        // of a patch in the file: 2 in models that also read videos
   Activation default_act = Activation::kGeluTanh;
   int default_dim = 0, default_ffn_dim = 0, default_layers = 0, default_heads = 0, default_patch = 0;
   TowerLayerNames hf_layer = {};
@@ -67,8 +67,8 @@ struct TowerConfig {
   int window = 0;                     // of attention, in groups of patches of a side; 0: layers see the whole picture
   std::vector<int> whole_layers;      // with a window: the layers without
 
-  bool standardizes = false;          // Gemma 4: the projector's shift and factors
-  bool sees_all_in_windows = false;   // Gemma 4: image tokens see each other in layers with a window
+  bool standardizes = false;                        // Gemma 4: the projector's shift and factors
+  bool sees_all_in_windows = false;                 // Gemma 4: image tokens see each other in layers with a window
   std::string image_token, begin_token, end_token;  // Gemma 4: if the files name them
 
   int q_dim() const { return n_heads * head_dim; }

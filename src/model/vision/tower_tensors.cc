@@ -17,8 +17,8 @@ HostTensor TowerTensors::find(const std::string& name, int64_t n_out, int64_t n_
   if (!source_.find(name, n_out, n_in, host))
     throw Error("{}: tensor '{}' of the vision tower is missing", source_.name(), name);
   // A convolution over patches is a product with rows of all pixels of a patch.
-  const bool is_convolution = kernel > 0 && info(host.format).block_size == 1 && host.n_in == kernel &&
-                              host.n_out * host.n_in == n_out * n_in;
+  const bool is_convolution =
+      kernel > 0 && info(host.format).block_size == 1 && host.n_in == kernel && host.n_out * host.n_in == n_out * n_in;
   if (!is_convolution && (host.n_out != n_out || host.n_in != n_in))
     throw Error("{}: tensor '{}' of the vision tower is [{}, {}]: expected [{}, {}]", source_.name(), name, host.n_out,
                 host.n_in, n_out, n_in);

@@ -72,8 +72,9 @@ void VisionModel::adapt(Config& text) const {
     throw Error("{}: the text model's rope has {} sections: images need {}, for time, height and width", tower.source,
                 sections.size(), kRopeAxes);
   if (const int sum = std::accumulate(sections.begin(), sections.end(), 0); sum != text.rot_dim / 2)
-    throw Error("{}: the sections of the text model's rope add up to {}: expected {}, half of the {} rotated dimensions",
-                tower.source, sum, text.rot_dim / 2, text.rot_dim);
+    throw Error(
+        "{}: the sections of the text model's rope add up to {}: expected {}, half of the {} rotated dimensions",
+        tower.source, sum, text.rot_dim / 2, text.rot_dim);
   text.rope_axes = tower.family->axes == TowerFamily::Axes::kTurns ? axes_in_turns(sections, text.rot_dim / 2)
                                                                    : axes_in_parts(sections, text.rot_dim / 2);
 }
@@ -103,8 +104,8 @@ EncodedImage VisionModel::encode(const PreparedImage& image) {
       if (!std::isfinite(value)) throw Error("the vision tower gave a number that is not finite for this image");
     // Each tile has a digest of its own.
     const std::array<uint64_t, 2> digest = {image.digest[0] + (i + 1) * kTileStep, image.digest[1]};
-    PromptEmbedding& run = encoded.runs.emplace_back(
-        PromptEmbedding{.n_rows = tile.n_rows, .digest = digest, .rows = std::move(rows)});
+    PromptEmbedding& run =
+        encoded.runs.emplace_back(PromptEmbedding{.n_rows = tile.n_rows, .digest = digest, .rows = std::move(rows)});
     processor_->set_places(tile, run);
   }
   return encoded;

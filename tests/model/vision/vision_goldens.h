@@ -13,8 +13,8 @@ inline Picture golden_picture(int64_t width, int64_t height, int64_t seed) {
   for (int64_t y = 0; y < height; ++y)
     for (int64_t x = 0; x < width; ++x)
       for (int64_t c = 0; c < 3; ++c)
-        picture.rgb.push_back(static_cast<uint8_t>(
-            (x * (3 + c + seed) + y * (5 - c) + ((x * y) >> (c + 2)) + 40 * c + 17 * seed) & 255));
+        picture.rgb.push_back(
+            static_cast<uint8_t>((x * (3 + c + seed) + y * (5 - c) + ((x * y) >> (c + 2)) + 40 * c + 17 * seed) & 255));
   return picture;
 }
 
@@ -32,16 +32,18 @@ inline nlohmann::json vision_golden(const std::string& name) {
   return nlohmann::json::parse(read_file((kVisionModels / name / "goldens.json").string()));
 }
 
-// The model with the tower of its directory, or of the mmproj file beside it.
-inline LoadedModel load_vision(const fs::path& directory, const std::string& device, bool is_gguf,
-                               int max_batch_tokens = 200) {
+inline LoadedModel load_vision(std::shared_ptr<const Checkpoint> checkpoint, const std::string& device,
+                               const std::string& mmproj, int max_batch_tokens = 200) {
   const RunnerOptions options{.backend = {.device = device, .n_threads = 1},
                               .max_batch_tokens = max_batch_tokens,
                               .max_logits = max_batch_tokens,
                               .kv_dtype = DType::kF32};
-  VisionOptions vision{.backend = {.device = device, .n_threads = 1}, .mmproj = {}};
-  if (is_gguf) vision.mmproj = (directory / "mmproj.gguf").string();
-  return load_model(hf_checkpoint(directory.string()), options, nullptr, vision);
+  return load_model(std::move(checkpoint), options, nullptr,
+                    VisionOptions{.backend = {.device = device, .n_threads = 1}, .mmproj = mmproj});
+}
+// The model with the tower of its directory, or of the mmproj file beside it.
+inline LoadedModel load_vision(const fs::path& directory, const std::string& device, bool is_gguf) {
+  return load_vision(hf_checkpoint(directory.string()), device, is_gguf ? (directory / "mmproj.gguf").string() : "");
 }
 
 // The pictures of a prompt of goldens.json.

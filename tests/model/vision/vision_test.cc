@@ -243,7 +243,8 @@ TEST(VisionFaults, OfQwensDirectoriesAreOneLine) {
 TEST(VisionFaults, AnMmprojOfAnotherModelIsRefused) {
   const fs::path other = kModels / "llama.gguf", smolvlm = kVisionModels / "smolvlm";
   EXPECT_THAT(fault_of(smolvlm, other.string()), HasSubstr("has no vision tower"));
-  EXPECT_THAT(fault_of(kHfModels / "llama_bf16", (smolvlm / "mmproj.gguf").string()), HasSubstr("lacks the image token"));
+  EXPECT_THAT(fault_of(kHfModels / "llama_bf16", (smolvlm / "mmproj.gguf").string()),
+              HasSubstr("lacks the image token"));
   EXPECT_THAT(fault_of(kHfModels / "qwen2", (smolvlm / "mmproj.gguf").string()), HasSubstr("belongs to another model"));
 }
 
