@@ -136,6 +136,8 @@ class Backend {
                          const AttentionArgs& args);
   virtual void add_positions(Tensor x /* in, out [n, dim] */, Tensor table /* [n_positions, dim]; one row: for all */);
   virtual void pool(Tensor y /* out [n_seqs, dim] */, Tensor x /* [n_tokens, dim] */, Pooling pooling);
+  // y[i] = the mean of the rows of x from i * x.rows / y.rows on, as many for each i
+  virtual void mean_rows(Tensor y /* out [n, dim] */, Tensor x /* [n * k, dim] */);
   virtual void gather_rows(Tensor y /* out [n_logits, dim] */, Tensor x /* [n_tokens, dim] */);
   virtual void scale(Tensor x /* in, out [n, dim] */, float factor, float softcap /* 0: none */);
   virtual void copy(Tensor y /* out [n, dim] */, Tensor x /* [n, dim] */);  // views of any stride

@@ -46,6 +46,9 @@ struct Batch {
   // [kRopeAxes, n_tokens]: positions for ropes with several axes, such as the time, row and column of a piece of an
   // image. Empty: `positions` on each axis.
   std::span<const int32_t> rope_positions = {};
+  // [n_tokens]: in causal attention, the tokens of its sequence that a token sees, at least up to itself: the rows of an
+  // image may see each other. Empty: no token sees a later one.
+  std::span<const int32_t> seen_len = {};
   // For layers that read the keys of a source, such as of the encoder's output (cross attention). The sources of
   // sequences whose keys this step makes; empty: of none. source_len: of every sequence, in models with such layers.
   std::span<const float> sources = {};         // [n_source_rows, source_dim]
@@ -64,6 +67,8 @@ struct Batch {
   int32_t rope_position(int axis, int64_t token) const {
     return rope_positions.empty() ? positions[token] : rope_positions[int64_t{axis} * n_tokens() + token];
   }
+  // The tokens that a token sees in causal attention.
+  int32_t seen_by(int64_t token) const { return seen_len.empty() ? positions[token] + 1 : seen_len[token]; }
   int q_len(int seq) const { return q_start[seq + 1] - q_start[seq]; }
   int n_tables() const {
     return block_table.empty() ? 0 : static_cast<int>(block_table.size()) / (n_seqs() * max_blocks);

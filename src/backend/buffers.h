@@ -1,6 +1,8 @@
 // Buffers: assigns memory to the buffers of a list of blocks. The first pass measures, and the second sets addresses.
 // Buffers from keep() get separate memory. The scratch buffers of all blocks start at the same address.
 #pragma once
+#include <algorithm>
+
 #include "backend/batch.h"
 #include "backend/ops.h"
 
@@ -21,6 +23,7 @@ class Buffers {
 
   // Limits from which backends compute the size of their own scratch.
   void has_attention(const AttentionArgs& a);
+  void widest(int64_t cols) { limits_.max_width = std::max(limits_.max_width, static_cast<int>(cols)); }
   void has_rope_axes() { limits_.n_rope_axes = kRopeAxes; }
   void has_experts(int64_t rows_a_token, int64_t widest);
   const StepLimits& limits() const { return limits_; }

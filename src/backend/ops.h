@@ -37,6 +37,7 @@ struct AttentionArgs {
   float softcap = 0.0f;  // s = cap * tanh(s / cap); 0: none
   int window = 0;        // a query attends to the last `window` positions, including its own; 0: all
   bool causal = true;    // false: also to later positions: `window` of them, including its own, or all
+  bool sees_later = true;  // in causal attention, some tokens see later ones (Batch::seen_len); false: none does
   Tensor sinks;          // [1, n_heads] or empty: a score without a key, included in the softmax
 };
 

@@ -91,6 +91,9 @@ class Wrapped : public Backend {
   void add_positions(Tensor x, Tensor table) override {
     around("add_positions", x, [&] { inner_->add_positions(x, table); });
   }
+  void mean_rows(Tensor y, Tensor x) override {
+    around("mean_rows", y, [&] { inner_->mean_rows(y, x); });
+  }
   void pool(Tensor y, Tensor x, Pooling pooling) override {
     around("pool", y, [&] { inner_->pool(y, x, pooling); });
   }

@@ -21,6 +21,7 @@ BatchBuilder::BatchBuilder(const SchedulerLimits& limits, int max_len)
   forced_.resize(limits.max_seqs + limits.spare_rows);
   if (embedding_dim_ > 0) {
     embedding_rows_.reserve(limits.max_batch_tokens);
+    seen_len_.reserve(limits.max_batch_tokens);
     embeddings_.reserve(static_cast<size_t>(limits.max_batch_tokens) * static_cast<size_t>(embedding_dim_));
   }
   if (n_rope_axes_ > 1) rope_positions_.reserve(kRopeAxes * static_cast<size_t>(limits.max_batch_tokens));
@@ -55,7 +56,7 @@ const Batch& BatchBuilder::fill(const Step& step) {
       logit_rows_.push_back(static_cast<int32_t>(tokens_.size()) - 1 - i);
   }
   fill_block_table(step);
-  if (embedding_dim_ > 0) fill_embeddings(step);
+  if (embedding_dim_ > 0) fill_embeddings(step), fill_seen_len(step);
   if (n_rope_axes_ > 1) fill_rope_positions(step);
   if (has_sources_) fill_sources(step);
   batch_.tokens = tokens_;
@@ -139,6 +140,23 @@ void BatchBuilder::fill_embeddings(const Step& step) {
   }
   batch_.embeddings = embeddings_;
   batch_.embedding_rows = embedding_rows_;
+}
+
+// The rows of some images see all rows of the image. Other tokens see no later token.
+void BatchBuilder::fill_seen_len(const Step& step) {
+  seen_len_.clear();
+  for (size_t i = 0; i < step.items.size(); ++i) {
+    const StepItem& item = step.items[i];
+    for (const PromptEmbedding& e : item.sequence->request.embeddings) {
+      const int begin = std::max(item.begin, e.position),
+                end = std::min(item.begin + item.n_tokens, e.position + e.n_rows);
+      if (!e.sees_all || begin >= end) continue;
+      if (seen_len_.empty())
+        for (const int32_t position : positions_) seen_len_.push_back(position + 1);
+      std::fill_n(seen_len_.begin() + q_start_[i] + (begin - item.begin), end - begin, e.position + e.n_rows);
+    }
+  }
+  batch_.seen_len = seen_len_;
 }
 
 // Text moves on by one place a token, on all axes. An image has a place on each axis for each row, and the text after

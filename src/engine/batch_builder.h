@@ -23,6 +23,7 @@ class BatchBuilder {
   void fill_block_table(const Step& step);
   void fill_embeddings(const Step& step);
   void fill_rope_positions(const Step& step);
+  void fill_seen_len(const Step& step);
   void fill_sources(const Step& step);
 
   const bool has_states_;
@@ -30,7 +31,7 @@ class BatchBuilder {
   const int embedding_dim_, n_rope_axes_;
   const bool has_sources_;
   std::vector<int32_t> tokens_, positions_, q_start_, kv_len_, block_table_, logit_rows_, state_in_, state_out_,
-      embedding_rows_, next_tokens_, rope_positions_,
+      embedding_rows_, next_tokens_, rope_positions_, seen_len_,
       source_start_, source_len_;
   std::vector<float> embeddings_;  // [n_embeddings, embedding_dim]
   std::vector<float> sources_;     // [n_source_rows, dim of a source]

@@ -143,6 +143,7 @@ std::unique_ptr<Sequence> Engine::make_sequence(Request request) {
   sequence->max_len = request.max_tokens < 0 ? context_limit(runner_.info()) : sequence->n_prompt + request.max_tokens;
   sequence->tokens = std::move(request.prompt);
   for (const PromptEmbedding& e : request.embeddings) {
+    if (e.sees_all) sequence->n_whole_rows = std::max(sequence->n_whole_rows, e.n_rows);
     sequence->rows.resize(static_cast<size_t>(e.position) + static_cast<size_t>(e.n_rows));
     // The same rows at other places give other keys.
     uint64_t places = e.n_places > 0 ? splitmix(static_cast<uint64_t>(e.n_places)) : 0;

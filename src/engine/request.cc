@@ -64,6 +64,12 @@ void validate_embeddings(const Request& request, const RunnerInfo& info) {
     if (!has_all || e.n_places < 0 || e.n_places > kMaxPlaces || !std::ranges::all_of(e.places, is_inside))
       throw Error("embedding {} has {} places of {}: expected one for each of its {} rows, each from 0 to {}", i,
                   e.places.size(), e.size(), e.n_rows, e.size() - 1);
+    if (const int most = info.max_batch_tokens - info.max_seqs + 1; e.sees_all && e.n_rows > most)
+      throw Error("embedding {} has {} rows that see each other, but a step has room for {}: use larger batches", i,
+                  e.n_rows, most);
+    if (e.sees_all && request.prompt_logprobs >= 0 && e.n_rows > info.max_logits - info.max_seqs + 1)
+      throw Error("embedding {} has {} rows that see each other: log-probabilities of the prompt need as many rows of "
+                  "logits in a step, which has {}", i, e.n_rows, info.max_logits);
     if (e.digest == std::array<uint64_t, 2>{}) throw Error("embedding {} has no digest: the prefix cache needs it", i);
     end = e_end;
   }

@@ -13,6 +13,7 @@
 #include "backend/sampling.h"
 #include "engine/answer_constraint.h"
 #include "engine/speculate/proposer.h"
+#include "model/program/prompt_embedding.h"
 #include "model/program/runner.h"
 
 namespace ingot {
@@ -78,22 +79,6 @@ class TokenSink {
   virtual void on_logits(int /* position */, std::span<const float> /* [n_vocab] */) {}
   virtual void on_token(const Sampled& token) = 0;
   virtual void on_finish(const Finish& finish) = 0;
-};
-
-// Vectors, for example of an image, that replace tokens of a prompt. At each of these positions, the prompt has any
-// token of the vocabulary as a placeholder.
-struct PromptEmbedding {
-  int position = 0;  // of the first row, in the prompt
-  int n_rows = 0;
-  // Digest of the source of the rows. The prefix cache compares digests instead of rows.
-  std::array<uint64_t, 2> digest{};
-  std::shared_ptr<const std::vector<float>> rows;  // [n_rows, RunnerInfo::embedding_dim]
-  // For ropes with several axes: the place of each row on each axis, after the place of the token before. Empty: 0, 1,
-  // 2 and so on, on all axes. Later tokens continue after n_places; 0: n_rows.
-  std::vector<std::array<int32_t, kRopeAxes>> places = {};
-  int n_places = 0;
-
-  int size() const { return n_places > 0 ? n_places : n_rows; }  // in places
 };
 
 // What the model reads beside the prompt, such as the encoder's output. Its keys are made in the first step.

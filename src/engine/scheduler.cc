@@ -220,20 +220,21 @@ void Scheduler::plan_prefills() {
   const bool can_admit = waiting != nullptr && waiting->n_unseen == 0 && fits(*waiting);
   int left = budget() - (can_admit ? std::min(budget() / 2, waiting->n_todo()) : 0);
   Sequence* first = prompts_.front();
-  const int reserved = std::min({std::max(1, left / 2), limits_.chunk, first->n_todo()});
+  const int reserved =
+      std::max(std::min({std::max(1, left / 2), limits_.chunk, first->n_todo()}), whole_rows_next(*first));
   std::sort(prompts_.begin() + 1, prompts_.end(), [](const Sequence* a, const Sequence* b) {
     return a->n_todo() != b->n_todo() ? a->n_todo() < b->n_todo() : senior(a, b);
   });
   for (size_t i = 1; i < prompts_.size() && left > reserved; ++i) {
-    const int n_tokens = std::min(prefill_tokens(*prompts_[i]), left - reserved);
+    const int n_tokens = prefill_tokens(*prompts_[i], left - reserved);
     if (n_tokens <= 0) continue;
     take(*prompts_[i], n_tokens);
     left -= n_tokens;
   }
   // A sequence without a free block waits for others to end. If no other sequence has work, junior sequences are
   // preempted.
-  while (prefill_tokens(*first) == 0 && step_->items.empty() && running_.back() != first) preempt(*running_.back());
-  const int n_tokens = std::min(prefill_tokens(*first), left);
+  while (prefill_tokens(*first, budget()) == 0 && step_->items.empty() && running_.back() != first) preempt(*running_.back());
+  const int n_tokens = prefill_tokens(*first, std::max(left, whole_rows_next(*first)));
   if (n_tokens > 0) take(*first, n_tokens);
 }
 
@@ -252,7 +253,7 @@ void Scheduler::admit() {
     take_cached(*sequence);
     erase_one(waiting_, sequence);
     insert_in_order(running_, sequence);
-    const int n_tokens = prefill_tokens(*sequence);
+    const int n_tokens = prefill_tokens(*sequence, budget());
     if (n_tokens == 0) break;  // all other blocks belong to finished sequences whose last step still runs
     take(*sequence, n_tokens);
   }
@@ -285,7 +286,7 @@ bool Scheduler::fits(const Sequence& sequence) {
     int own = blocks_for(sequence.len());
     for (const int32_t block : match_.pools[static_cast<size_t>(pool)].blocks)
       own -= block < 0 || this->pool(pool).refs(block) > 0;  // cached blocks count as free
-    const int n = needed[static_cast<size_t>(pool)] + std::min(own, most_blocks_held(pool));
+    const int n = needed[static_cast<size_t>(pool)] + std::min(own, most_blocks_held(sequence, pool));
     if (n_running() > 0 && this->pool(pool).n_free() < n) return false;
   }
   return true;
@@ -372,41 +373,20 @@ void Scheduler::take_cached(Sequence& sequence) {
   if (sequence.n_evicted == 0) sequence.n_cached = match_.n_tokens;
 }
 
-// The number of prompt tokens that this step can compute. The limits are the chunk, the budget, the blocks, the rows of
-// logits and the next snapshot.
-int Scheduler::prefill_tokens(const Sequence& sequence) const {
-  if (!has_room_for_source(sequence)) return 0;
-  int64_t n_blocks = std::numeric_limits<int>::max();
-  for (int pool = 0; pool < n_pools(); ++pool)
-    n_blocks = std::min(n_blocks, int64_t{sequence.pools[0].size()} + this->pool(pool).n_free());
-  const int64_t room = n_blocks * limits_.block_size - sequence.n_computed;
-  const int rows = sequence.scores() ? 1 + limits_.spare_rows - step_->n_spare_rows : budget();
-  const int wanted =
-      std::min({sequence.n_todo(), limits_.chunk, budget(), rows, next_snapshot(sequence) - sequence.n_computed});
-  return static_cast<int>(std::min<int64_t>(wanted, room));
-}
-
-int Scheduler::next_snapshot(const Sequence& sequence) const {
-  if (limits_.n_states <= limits_.max_seqs || !limits_.prefix_cache)
-    return std::numeric_limits<int>::max();                          // no spare slots for snapshots
-  for (const int place : {sequence.branch, sequence.last_boundary})  // in order
-    if (place > sequence.n_computed) return place;
-  return std::numeric_limits<int>::max();
-}
-
 // The number of blocks that the sequence still needs for its known tokens, less those that it will have released by
 // then.
 int Scheduler::blocks_promised(const Sequence& sequence, int pool) const {
   const SequenceBlocks& own = sequence.pools[static_cast<size_t>(pool)];
-  return std::max(0, std::min(blocks_for(sequence.planned_len()) - own.size(), most_blocks_held(pool) - own.n_held()));
+  return std::max(0, std::min(blocks_for(sequence.planned_len()) - own.size(), most_blocks_held(sequence, pool) - own.n_held()));
 }
 
 // With a window, a sequence releases a block before the window when the step that wrote the block is complete. Several
 // such steps may be in flight. The first and the last block may be partly used, and kernels need one more block
 // (first_block_seen).
-int Scheduler::most_blocks_held(int pool) const {
+int Scheduler::most_blocks_held(const Sequence& sequence, int pool) const {
   const auto& [n_blocks, window] = limits_.pools[static_cast<size_t>(pool)];
-  return window == 0 ? n_blocks : blocks_for(window + std::max(2, limits_.n_in_flight) * limits_.chunk) + 3;
+  const int longest = std::max(limits_.chunk, sequence.n_whole_rows);
+  return window == 0 ? n_blocks : blocks_for(window + std::max(2, limits_.n_in_flight) * longest) + 3;
 }
 
 // The number of drafts that the sequence can have after its last token. The needs of other sequences come first: a

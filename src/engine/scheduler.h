@@ -183,9 +183,10 @@ class Scheduler {
   int n_pools() const { return static_cast<int>(limits_.pools.size()); }
   bool has_window() const { return std::ranges::any_of(limits_.pools, [](const KvPool& p) { return p.window > 0; }); }
   int blocks_promised(const Sequence& sequence, int pool) const;
-  int most_blocks_held(int pool) const;
+  int most_blocks_held(const Sequence& sequence, int pool) const;
   void release_block(int pool, int32_t block, BlockPool::Keep keep = BlockPool::Keep::kLong);
-  int prefill_tokens(const Sequence& sequence) const;
+  int prefill_tokens(const Sequence& sequence, int most) const;
+  int whole_rows_next(const Sequence& sequence) const;
   int next_snapshot(const Sequence& sequence) const;
 
   const SchedulerLimits limits_;

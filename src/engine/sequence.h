@@ -41,6 +41,7 @@ struct Sequence {
   int n_drafts = 0;               // tokens at the end: a step verifies them, or they are accepted but not delivered
   std::vector<RowDigest> rows;    // of the prompt, up to the end of its last embedding; empty: tokens only
   int n_prompt = 0;
+  int n_whole_rows = 0;           // of the largest image whose rows are in one step (PromptEmbedding::sees_all)
   int max_len = 0;  // the sequence ends at this many tokens
 
   // Tokens whose keys and values are written by the steps planned so far. The rest is still to be computed: many tokens

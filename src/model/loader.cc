@@ -43,12 +43,12 @@ void use_chat_template(LoadedModel& model, const std::string& source) {
 }
 
 LoadedModel load_model(std::shared_ptr<const Checkpoint> checkpoint, const RunnerOptions& options,
-                       const LoadProgress& progress) {
+                       const LoadProgress& progress, const std::optional<VisionOptions>& vision) {
   using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
   LoadedModel model;
   model.checkpoint = std::move(checkpoint);
-  const Config config = model.checkpoint->config();
+  Config config = model.checkpoint->config();
   if (config.bidirectional) {
     const bool ranks = read_embed_facts(*model.checkpoint).pooling == "rank";
     throw Error("{}: this model {} and cannot write text: use `ingot {}`", printable(model.checkpoint->path()),
@@ -57,6 +57,8 @@ LoadedModel load_model(std::shared_ptr<const Checkpoint> checkpoint, const Runne
   model.tokenizer = model.checkpoint->tokenizer();
   check_vocabulary(*model.checkpoint, *model.tokenizer, config);
   model.chat = load_chat_template(*model.checkpoint, *model.tokenizer);
+  if (vision) model.vision = open_vision(*model.checkpoint, config, *model.tokenizer, *vision);
+  if (model.vision) model.vision->adapt(config);
   model.runner = start_ranks(config, quantized_source(model.checkpoint->weights(), config, options.quantize), options,
                              progress);
   model.load_ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();

@@ -6,6 +6,7 @@
 
 #include "model/devices/ranks.h"
 #include "model/files/checkpoint.h"
+#include "model/vision/vision_model.h"
 #include "text/chat.h"
 #include "text/tokenizers/tokenizer.h"
 
@@ -16,6 +17,7 @@ struct LoadedModel {
   std::unique_ptr<Tokenizer> tokenizer;
   std::optional<ChatTemplate> chat;  // nothing if the checkpoint has no chat template
   std::unique_ptr<Ranks> runner;
+  std::unique_ptr<VisionModel> vision;  // null: the model reads no images
   double load_ms = 0;
 };
 
@@ -25,8 +27,9 @@ std::optional<ChatTemplate> load_chat_template(const Checkpoint& checkpoint, con
 // Makes the model use this template, in Jinja or the name chatml. Throws Error if the template does not parse.
 void use_chat_template(LoadedModel& model, const std::string& source);
 
-// Loads everything. Throws Error with the file's name for every fault of the checkpoint.
+// Loads everything. Throws Error with the file's name for every fault of the checkpoint. vision: how the vision tower is
+// loaded, if there is one; nothing: it is not loaded.
 LoadedModel load_model(std::shared_ptr<const Checkpoint> checkpoint, const RunnerOptions& options,
-                       const LoadProgress& progress);
+                       const LoadProgress& progress, const std::optional<VisionOptions>& vision = std::nullopt);
 
 }  // namespace ingot

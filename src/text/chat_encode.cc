@@ -204,8 +204,21 @@ void cut_at_end(std::string& text) {
 
 }  // namespace
 
-std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, const ChatTemplate& chat, const Json& messages,
-                                 const Json& tools, const Json& variables, ChatEnd end) {
+void RenderedChat::replace(size_t at, size_t n, std::string_view by) {
+  text.replace(at, n, by);
+  std::erase_if(quoted, [&](size_t place) { return place >= at && place < at + n; });
+  for (size_t& place : quoted)
+    if (place >= at) place += by.size() - n;
+}
+
+size_t RenderedChat::find(std::string_view token, size_t from) const {
+  size_t at = text.find(token, from);
+  while (at != std::string::npos && std::ranges::binary_search(quoted, at)) at = text.find(token, at + 1);
+  return at;
+}
+
+RenderedChat render_chat(const Tokenizer& tokenizer, const ChatTemplate& chat, const Json& messages, const Json& tools,
+                         const Json& variables, ChatEnd end) {
   const Marker marker(tokenizer);
   const Json shown = end == ChatEnd::kOpenMessage ? with_end(messages) : messages;
   const auto render = [&](const ChatTemplate::Edit& edit) {
@@ -213,13 +226,24 @@ std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, const ChatTemplate&
     if (end == ChatEnd::kOpenMessage) cut_at_end(text);
     return text;
   };
-  std::string text = render([&](Json& part) { marker.mark(part); });
-  std::vector<size_t> quoted = take_marks(text);
-  if (!quoted.empty()) prefer_plain(text, render(take_marks_out), quoted);
-  std::vector<int32_t> ids = tokenizer.encode(text, {.add_special = false, .parse_special = true, .quoted = quoted});
+  RenderedChat rendered;
+  rendered.text = render([&](Json& part) { marker.mark(part); });
+  rendered.quoted = take_marks(rendered.text);
+  if (!rendered.quoted.empty()) prefer_plain(rendered.text, render(take_marks_out), rendered.quoted);
+  return rendered;
+}
+
+std::vector<int32_t> encode_rendered(const Tokenizer& tokenizer, const RenderedChat& chat) {
+  std::vector<int32_t> ids =
+      tokenizer.encode(chat.text, {.add_special = false, .parse_special = true, .quoted = chat.quoted});
   const bool has_bos = !ids.empty() && tokenizer.bos() && ids[0] == *tokenizer.bos();
   if (tokenizer.add_bos() && !has_bos) ids.insert(ids.begin(), *tokenizer.bos());
   return ids;
+}
+
+std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, const ChatTemplate& chat, const Json& messages,
+                                 const Json& tools, const Json& variables, ChatEnd end) {
+  return encode_rendered(tokenizer, render_chat(tokenizer, chat, messages, tools, variables, end));
 }
 
 }  // namespace ingot

@@ -54,6 +54,7 @@ struct AttentionShape {
   bool causal = true;
   bool sinks = false;
   bool latent = false;  // values are the keys
+  bool images = false;  // some tokens see later ones
 };
 
 inline std::string label(const AttentionShape& a, const std::vector<SeqShape>& seqs) {
@@ -65,6 +66,7 @@ inline std::string label(const AttentionShape& a, const std::vector<SeqShape>& s
   if (a.sinks) text += " sinks";
   if (has_scales(a.dtype.keys)) text += " " + kv_type_name(a.dtype);
   if (a.latent) text += " latent";
+  if (a.images) text += " images";
   for (size_t i = 0, n = 1; i < seqs.size(); i += n, n = 1) {
     while (i + n < seqs.size() && seqs[i + n].past == seqs[i].past && seqs[i + n].q_len == seqs[i].q_len) ++n;
     text += n == 1 ? " " : fmt::format(" {} x ", n);
@@ -93,6 +95,7 @@ inline OpCase attention_case(const AttentionShape& a, const std::vector<SeqShape
             const int64_t kv_dim = int64_t{a.n_kv_heads} * a.head_dim, q_dim = int64_t{a.n_heads} * a.head_dim;
             const Tensor q = rig.values(n, q_dim, 2.0f), k = rig.values(n, kv_dim), v = rig.values(n, kv_dim);
             const Tensor y = rig.output(n, q_dim);
+            if (a.images) rig.begin_with_images();
             rig.backend().kv_write(kv, 1, k, a.latent ? k : v);
             AttentionArgs args = attention_args(a);
             if (a.sinks) args.sinks = rig.values(1, a.n_heads, 3.0f);
@@ -184,6 +187,11 @@ inline void add_attention_cases(std::vector<OpCase>& cases) {
        Types{DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_0, kBytesAndNibbles, DType::kE4M3})
     for (const int block_size : {1, 5, 8, 16, 24, 32, 64})
       cases.push_back(attention_case({.n_heads = 8, .n_kv_heads = 2, .head_dim = 64, .dtype = dtype, .block_size = block_size}, mixed));
+  for (const int window : {0, 13})
+    for (const DType dtype : {DType::kF32, DType::kF16, DType::kQ8_0})
+      for (const int head_dim : {20, 64})
+        cases.push_back(attention_case({.n_heads = 6, .n_kv_heads = 2, .head_dim = head_dim, .dtype = dtype, .window = window, .images = true},
+                                       {{0, 19}, {100, 1}, {37, 50}, {0, 130}}));
   for (const KvTypes dtype : Types{DType::kQ8_0, DType::kQ4_0, kBytesAndNibbles}) {
     for (const int head_dim : {16, 20, 80, 96, 128, 256, 576})
       cases.push_back(attention_case({.n_heads = 6, .n_kv_heads = 2, .head_dim = head_dim, .dtype = dtype, .block_size = 24, .window = 70}, mixed));

@@ -191,6 +191,13 @@ inline OpCase add_positions_case(std::vector<SeqShape> seqs, int64_t dim, int64_
           }};
 }
 
+inline OpCase mean_rows_case(int64_t n, int64_t n_each, int64_t dim) {
+  return {"mean_rows", fmt::format("mean_rows {} of {} x {}", n, n_each, dim), kFloatError, 0, 0, [=](OpRig& rig) {
+            const Tensor x = rig.values(n * n_each, dim, 1.0f, 0.5f), y = rig.output(n, dim);
+            return OpRun{[=, &rig] { rig.backend().mean_rows(y, x); }, {y}};
+          }};
+}
+
 inline OpCase pool_case(std::vector<SeqShape> seqs, int64_t dim, Pooling pooling) {
   return {"pool",
           fmt::format("pool {} sequences x {} by {}", seqs.size(), dim, static_cast<int>(pooling)),
@@ -418,6 +425,7 @@ inline void add_encoder_cases(std::vector<OpCase>& cases) {
     for (const int64_t n_rows : {1, 19}) cases.push_back(add_positions_case(seqs, dim, n_rows));
     for (const Pooling pooling : {Pooling::kCls, Pooling::kMean, Pooling::kLast})
       cases.push_back(pool_case(seqs, dim, pooling));
+    for (const int64_t n_each : {1, 9}) cases.push_back(mean_rows_case(5, n_each, dim));
   }
 }
 

@@ -102,7 +102,7 @@ class OpRig {
   // Begins a batch of these sequences, with random token ids under n_vocab; returns the number of tokens.
   int begin(const std::vector<SeqShape>& seqs, int n_vocab = 32) {
     tokens_.clear(), positions_.clear(), kv_len_.clear(), logit_rows_.clear(), rope_positions_.clear();
-    source_start_.clear(), source_len_.clear();
+    source_start_.clear(), source_len_.clear(), seen_len_.clear();
     q_start_.assign(1, 0);
     std::vector<int32_t> table;
     for (size_t i = 0; i < seqs.size(); ++i) {
@@ -125,6 +125,7 @@ class OpRig {
   Batch batch() const {
     Batch batch{tokens_, positions_, q_start_, kv_len_, batch_table_, max_blocks_, logit_rows_};
     batch.rope_positions = rope_positions_;
+    batch.seen_len = seen_len_;
     batch.source_start = source_start_, batch.source_len = source_len_;
     return batch;
   }
@@ -153,6 +154,15 @@ class OpRig {
     backend_.begin(batch());
     return static_cast<int>(tokens_.size());
   }
+  // Begins the batch again, with an image in the middle third of each sequence, whose tokens see each other.
+  void begin_with_images() {
+    for (const int32_t position : positions_) seen_len_.push_back(position + 1);
+    for (size_t seq = 0; seq + 1 < q_start_.size(); ++seq) {
+      const int n = q_start_[seq + 1] - q_start_[seq], first = q_start_[seq] + n / 3, end = q_start_[seq] + (2 * n + 2) / 3;
+      for (int t = first; t < end; ++t) seen_len_[static_cast<size_t>(t)] = positions_[static_cast<size_t>(end - 1)] + 1;
+    }
+    backend_.begin(batch());
+  }
   int n_logits() const { return static_cast<int>(logit_rows_.size()); }
 
  private:
@@ -176,7 +186,7 @@ class OpRig {
   std::deque<Weight> weights_;
   std::unique_ptr<KvCache> kv_;
   std::vector<int32_t> tokens_, positions_, q_start_, kv_len_, block_table_, batch_table_, logit_rows_;
-  std::vector<int32_t> rope_positions_, source_start_, source_len_;
+  std::vector<int32_t> rope_positions_, seen_len_, source_start_, source_len_;
   int max_blocks_ = 1;
 };
 

@@ -79,6 +79,37 @@ TEST(Embeddings, ChunksAndOtherRequestsChangeNothing) {
   EXPECT_NE(outputs[0], outputs[2]);  // the placeholders without images give another output
 }
 
+// The fake runner checks that a step has all tokens that its tokens see.
+TEST(Embeddings, ThatSeeEachOtherAreInOneStep) {
+  const auto whole = [](int id, int position, int n_rows) {
+    PromptEmbedding e = image(id, position, n_rows, kDim);
+    e.sees_all = true;
+    return e;
+  };
+  const Request one = image_request(60, {whole(1, 3, 9), image(3, 12, 7, kDim), whole(2, 19, 25), whole(1, 50, 9)});
+  const Request other = image_request(40, {whole(2, 0, 25)}), plain = image_request(70, {});
+  for (int chunk = 1; chunk <= 32; ++chunk)
+    for (const bool has_cache : {false, true}) {
+      SCOPED_TRACE(chunk);
+      FakeRunner runner(with_embeddings());
+      Engine engine(runner, {.chunk = chunk, .prefix_cache = has_cache});
+      std::vector<std::shared_ptr<Collector>> sinks;
+      for (const Request* request : {&one, &other, &plain, &one}) {
+        sinks.push_back(submit(engine, *request));
+        if (chunk % 2 == 0) run(engine);
+      }
+      run(engine);
+      const Request* requests[] = {&one, &other, &plain, &one};
+      for (size_t i = 0; i < sinks.size(); ++i)
+        EXPECT_EQ(sinks[i]->tokens, expected_output(*requests[i], runner.info()).tokens) << i;
+      EXPECT_EQ(runner.violations(), std::vector<std::string>());
+      EXPECT_GT(runner.n_seeing_later(), 9 + 25 + 9 + 25 - 8);
+    }
+  const RunnerInfo info = with_embeddings().info;  // 32 tokens a step, of which 7 may be other sequences'
+  EXPECT_EQ(embedding_error(info, image_request(60, {whole(1, 0, 25)})), "");
+  EXPECT_THAT(embedding_error(info, image_request(60, {whole(1, 0, 26)})), HasSubstr("a step has room for 25"));
+}
+
 TEST(Embeddings, AreComparedByTheirDigests) {
   FakeRunner runner(with_embeddings());
   Engine engine(runner);

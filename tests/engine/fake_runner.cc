@@ -317,6 +317,14 @@ void FakeRunner::check_states(const Batch& batch) {
 
 void FakeRunner::check_embeddings(const Batch& batch) {
   const auto dim = static_cast<size_t>(options_.info.embedding_dim), n = batch.embeddings.size();
+  require(batch.seen_len.empty() || batch.seen_len.size() == batch.tokens.size(), "seen_len has {} tokens",
+          batch.seen_len.size());
+  for (int seq = 0; seq < batch.n_seqs(); ++seq)
+    for (int t = batch.q_start[seq]; t < batch.q_start[seq + 1]; ++t) {
+      require(batch.seen_by(t) > batch.positions[t] && batch.seen_by(t) <= batch.kv_len[seq],
+              "the token at {} sees {} tokens of {}", batch.positions[t], batch.seen_by(t), batch.kv_len[seq]);
+      if (batch.seen_by(t) > batch.positions[t] + 1) ++n_seeing_later_;
+    }
   require(batch.embedding_rows.empty() == batch.embeddings.empty(), "{} floats for {} rows", n,
           batch.embedding_rows.size());
   if (batch.embedding_rows.empty()) return;

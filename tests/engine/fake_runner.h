@@ -67,6 +67,7 @@ class FakeRunner final : public Runner {
 
   int64_t n_steps() const { return n_steps_; }
   int64_t n_tokens() const { return n_tokens_; }
+  int64_t n_seeing_later() const { return n_seeing_later_; }  // tokens so far that saw later tokens of their sequence
   // The errors found in calls. Each error also makes forward or sample throw std::logic_error.
   const std::vector<std::string>& violations() const { return violations_; }
 
@@ -116,6 +117,7 @@ class FakeRunner final : public Runner {
   }
   [[noreturn]] void violate(const std::string& what);
 
+  int64_t n_seeing_later_ = 0;
   int first_read(const Batch& batch, int seq, int pool) const;
 
   const FakeOptions options_;

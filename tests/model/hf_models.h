@@ -30,11 +30,11 @@ inline Ranks load_hf(const fs::path& directory) {
 // A copy that a test may change; removed when the test ends.
 class HfCopy {
  public:
-  explicit HfCopy(const std::string& name) {
+  explicit HfCopy(const std::string& name, const fs::path& from = kHfModels) {
     const auto* test = testing::UnitTest::GetInstance()->current_test_info();
     path_ = fs::path(testing::TempDir()) / fmt::format("hf_{}_{}_{}", test->test_suite_name(), test->name(), name);
     fs::remove_all(path_);
-    fs::copy(kHfModels / name, path_);
+    fs::copy(from / name, path_);
   }
   ~HfCopy() { fs::remove_all(path_); }
   HfCopy(const HfCopy&) = delete;

@@ -1,26 +1,21 @@
 #include "backend/blocks/embed.h"
 
 #include "backend/backend.h"
+#include "backend/blocks/deepstack.h"
 
 namespace ingot {
 
 // Copies the vectors of the batch (PromptEmbedding) over the rows of their placeholder tokens.
-static void put_embeddings(Backend& backend, const Tensor& x) {
-  const std::span<const int32_t> rows = backend.batch().embedding_rows;
-  for (size_t t = 0; t < rows.size();) {
-    size_t n = 1;
-    while (rows[t] >= 0 && t + n < rows.size() && rows[t + n] == rows[t] + static_cast<int32_t>(n)) ++n;
-    if (rows[t] >= 0)
-      backend.upload(x.slice_rows(static_cast<int64_t>(t), static_cast<int64_t>(n)),
-                     backend.batch().embeddings.data() + rows[t] * x.cols);
-    t += n;
-  }
+static void put_embeddings(Backend& backend, const Tensor& x, int n_parts) {
+  for_embedding_runs(backend.batch(), x.cols, 0, n_parts, [&](int64_t first, int64_t n, const float* rows) {
+    backend.upload(x.slice_rows(first, n), rows);
+  });
 }
 
 void run_block(const EmbedBlock& b, Backend& backend) {
   const Tensor x = backend.token_rows(b.x);
   backend.embed(x, b.table, b.scale);
-  if (!backend.batch().embeddings.empty()) put_embeddings(backend, x);
+  if (!backend.batch().embeddings.empty()) put_embeddings(backend, x, b.n_embedding_parts);
   if (b.positions) backend.add_positions(x, b.positions);
   if (b.second_type)
     for (const RowRange& rows : backend.batch().second_rows)

@@ -28,6 +28,16 @@ void CpuBackend::kv_write(KvCache& kv, int layer, Tensor k, Tensor v) {
   for_rows(k.rows, 2 * k.rows * k.cols, [&](int64_t t, int) { write_token(kv, layer, t, k.f32(t), v.f32(t)); });
 }
 
+// The number of tokens from `first` on, at most n, that see the same keys as the first, or all no later ones.
+int CpuBackend::n_seeing_alike(int first, int n) const {
+  const auto sees_later = [&](int t) { return batch().seen_by(t) > batch().positions[t] + 1; };
+  int count = 1;
+  while (count < n && sees_later(first + count) == sees_later(first) &&
+         (!sees_later(first) || batch().seen_by(first + count) == batch().seen_by(first)))
+    ++count;
+  return count;
+}
+
 // Makes the tasks of one KV head; all heads have the same tasks. Returns the number of parts into which each token's
 // keys are cut. The number is 1 unless the context is long and there are too few tasks for the threads.
 //
@@ -42,16 +52,18 @@ int CpuBackend::plan_attention(const AttentionArgs& a, const KvShape& kv) {
   attention_tasks_.clear();
   int longest = 0;
   for (int seq = 0; seq < batch().n_seqs(); ++seq) {
-    for (int t = batch().q_start[seq]; t < batch().q_start[seq + 1]; t += tokens_a_task) {
-      const int n = std::min(tokens_a_task, batch().q_start[seq + 1] - t);
+    for (int t = batch().q_start[seq], n = 0; t < batch().q_start[seq + 1]; t += n) {
+      n = std::min(tokens_a_task, batch().q_start[seq + 1] - t);
+      const bool sees_later = a.causal && a.sees_later && batch().seen_by(t) > batch().positions[t] + 1;
+      if (a.causal && a.sees_later && !batch().seen_len.empty()) n = n_seeing_alike(t, n);
       const int position = batch().positions[t];
       int begin = a.window > 0 ? std::max(0, position + 1 - a.window) : 0;
       if (deterministic_)
         begin -=
             begin % (block_size % cpu::kKeyChunk == 0 ? cpu::kKeyBlock : block_size * cpu::kKeyBlock / cpu::kKeyChunk);
-      const int seen = a.causal ? position + n : a.window > 0 ? position + n - 1 + a.window : lengths[seq];
+      const int seen = sees_later ? batch().seen_by(t) : a.causal ? position + n : a.window > 0 ? position + n - 1 + a.window : lengths[seq];
       const int end = std::min(seen, lengths[seq]);
-      attention_tasks_.push_back({seq, t, n, begin, end, -1});
+      attention_tasks_.push_back({seq, t, n, begin, end, sees_later, -1});
       longest = std::max(longest, end - begin);
     }
   }
@@ -123,6 +135,7 @@ void CpuBackend::attention(Tensor y, Tensor q, const KvCache& cache, const Atten
                         .key_end = task.key_end,
                         .window = a.window,
                         .causal = a.causal,
+                        .sees_all = task.sees_all,
                         .scale = a.scale,
                         .softcap = a.softcap,
                         .sinks = a.sinks ? a.sinks.f32() + first_head : nullptr,

@@ -113,6 +113,7 @@ class CpuBackend final : public Backend {
     int first_token;  // in the batch
     int n_tokens;
     int key_begin, key_end;
+    bool sees_all;  // each token sees all keys of the range, but for those before its window
     int part;  // index of the partial result to write; -1: the task writes y
   };
 
@@ -126,6 +127,7 @@ class CpuBackend final : public Backend {
   void plan_matmuls(std::span<const cpu::MatmulJob> jobs, std::span<const int64_t> n_panels);
 
   // cpu_attention.cc
+  int n_seeing_alike(int first, int n) const;
   int plan_attention(const AttentionArgs& args, const KvShape& kv);
   void attention_in_turns(Tensor y, Tensor q, const KvCache& kv, const AttentionArgs& args);
   void write_token(KvCache& kv, int layer, int64_t token, const float* k, const float* v);

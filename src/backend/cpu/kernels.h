@@ -303,6 +303,7 @@ struct AttentionJob {
   int key_begin, key_end;
   int window;  // 0: none
   bool causal;
+  bool sees_all;  // a token sees all keys of the range from its window on, whatever causal says
   float scale, softcap;
   const float* sinks;  // [group] or null; if parts are merged, only the merge reads the sinks
 

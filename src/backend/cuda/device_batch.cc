@@ -13,7 +13,7 @@ constexpr size_t kMaxChanges = size_t{64} << 10;
 // Offsets of the arrays, in ints; each array is aligned to 16 bytes. Pinned memory holds the list of table changes in
 // place of the table.
 struct Places {
-  int64_t tokens, positions, rope_positions, source_positions, source_seq, source_len, token_seq, q_start, kv_len,
+  int64_t tokens, positions, rope_positions, seen_len, source_positions, source_seq, source_len, token_seq, q_start, kv_len,
       logit_rows, state_in, state_out, table, end;
 };
 
@@ -28,6 +28,7 @@ Places places_of(const BatchSizes& max_sizes, int64_t table_size) {
   p.tokens = take(max_sizes.tokens);
   p.positions = take(max_sizes.tokens);
   p.rope_positions = take(max_sizes.rope_positions());
+  p.seen_len = take(max_sizes.seen_len());
   p.source_positions = take(max_sizes.source_rows);
   p.source_seq = take(max_sizes.source_rows);
   p.source_len = take(max_sizes.source_rows > 0 ? max_sizes.seqs : 0);
@@ -45,7 +46,7 @@ Places places_of(const BatchSizes& max_sizes, int64_t table_size) {
 BatchSizes largest(const BatchSizes& a, const BatchSizes& b) {
   return {std::max(a.tokens, b.tokens), std::max(a.seqs, b.seqs), std::max(a.logits, b.logits),
           std::max(a.tables, b.tables), std::max(a.blocks, b.blocks), std::max(a.axes, b.axes),
-          std::max(a.source_rows, b.source_rows)};
+          std::max(a.source_rows, b.source_rows), a.sees_later || b.sees_later};
 }
 
 }  // namespace
@@ -110,6 +111,7 @@ void BatchUpload::write_arrays(const Batch& batch, const Padding& padding, int32
   for (int axis = 0; axis < (most_.axes > 1 ? most_.axes : 0); ++axis)
     for (int t = 0; t < batch.n_tokens(); ++t)
       host[at.rope_positions + int64_t{axis} * most_.tokens + t] = batch.rope_position(axis, t);
+  std::ranges::copy(batch.seen_len, host + at.seen_len);
   if (most_.source_rows > 0) {
     std::ranges::copy(batch.source_len, host + at.source_len);
     std::fill_n(host + at.source_len + batch.n_seqs(), padding.n_seqs, 1);
@@ -176,10 +178,13 @@ bool BatchUpload::upload(const Batch& batch, const Padding& padding, const Draws
                           .tables = std::max(batch.n_tables(), padding.n_tables),
                           .blocks = std::max(most_used_blocks(batch, block_size), padding.n_blocks),
                           .axes = batch.rope_positions.empty() ? 1 : kRopeAxes,
-                          .source_rows = std::max(batch.n_source_rows(), batch.source_len.empty() ? 0 : 1)};
+                          .source_rows = std::max(batch.n_source_rows(), batch.source_len.empty() ? 0 : 1),
+                          .sees_later = !batch.seen_len.empty()};
   const BatchSizes sizes = largest(needed, most_);
   const bool moved = sizes != most_;
   if (moved) reserve(sizes, device);
+  view_.seen_len =
+      batch.seen_len.empty() ? nullptr : static_cast<const int32_t*>(device_.data()) + places_of(most_, 0).seen_len;
   const int64_t n_drawn = draws.keys != nullptr || draws.drawn != nullptr ? batch.n_tokens() : 0;
   const int64_t tokens = places_of(most_, 0).tokens;
   try {

@@ -17,6 +17,8 @@ struct BatchSizes {
   int tokens = 0, seqs = 0, logits = 0, tables = 0, blocks = 0;
   int axes = 1;  // of ropes
   int source_rows = 0;
+  bool sees_later = false;  // some tokens see later ones
+  int seen_len() const { return sees_later ? tokens : 0; }
   int rope_positions() const { return axes > 1 ? axes * tokens : 0; }
   bool operator==(const BatchSizes&) const = default;
   int64_t table_entries() const { return int64_t{tables} * seqs * blocks; }

@@ -22,6 +22,7 @@ std::unique_ptr<LayersStep> FusedLayers::step_of(const PlainLayersBlock& b, int 
 
 bool FusedLayers::run(const PlainLayersBlock& b) {
   const CurrentStep& now = core_.step;
+  if (now.view().seen_len != nullptr) return false;
   const auto step = now.n_tokens <= kMaxClusterTokens ? step_of(b, now.n_tokens) : nullptr;
   const bool is_recorded = now.min_q_len == now.max_q_len && now.max_q_len <= kMaxRecordedTokens;
   if (step && now.most_kv <= kMaxClusterKv && runs_on_clusters(*step, is_recorded, core_.device)) {

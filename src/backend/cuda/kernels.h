@@ -22,6 +22,7 @@ struct DeviceBatch {
   const int32_t* positions = nullptr;
   const int32_t* rope_positions = nullptr;  // [kRopeAxes, axis_stride], only if a rope has several axes
   int64_t axis_stride = 0;
+  const int32_t* seen_len = nullptr;  // [n_tokens], only in a step in which tokens see later ones
   const int32_t* token_seq = nullptr;  // [n_tokens]: the sequence of a token
   const int32_t* q_start = nullptr;
   const int32_t* kv_len = nullptr;

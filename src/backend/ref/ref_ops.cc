@@ -142,6 +142,20 @@ void Backend::add_positions(Tensor x, Tensor table) {
   }
 }
 
+void Backend::mean_rows(Tensor y, Tensor x) {
+  HostRows host(*this);
+  const Tensor in = host.in(x);
+  y = host.out(y);
+  CHECK_EQ(in.rows % y.rows, 0);
+  const int64_t k = in.rows / y.rows;
+  for (int64_t i = 0; i < y.rows; ++i)
+    for (int64_t c = 0; c < y.cols; ++c) {
+      double sum = 0;
+      for (int64_t r = 0; r < k; ++r) sum += in.f32(i * k + r)[c];
+      y.f32(i)[c] = static_cast<float>(sum / static_cast<double>(k));
+    }
+}
+
 void Backend::pool(Tensor y, Tensor x, Pooling pooling) {
   HostRows host(*this);
   y = host.out(y), x = host.in(x);

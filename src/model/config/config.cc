@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "model/config/gguf_reader.h"
 #include "model/config/kind.h"
+#include "model/config/rope_sections.h"
 
 namespace ingot {
 namespace {
@@ -250,6 +251,11 @@ Config config_from_gguf(const Gguf& file) {
     if (c.rot_dim % 2 != 0) throw keys.error("rope.dimension_count", "{} is not an even number", c.rot_dim);
   }
   c.rope_theta = keys.positive_or("rope.freq_base", 10000.0f);
+  if (const auto sections = keys.metadata().find_i32s(keys.name("rope.dimension_sections"))) {
+    for (const int32_t size : *sections)
+      if (size < 0 || size > 4096) throw keys.error("rope.dimension_sections", "{} is out of range", size);
+    if (sections->size() <= 4) c.parts.set(RopeSections{{sections->begin(), sections->end()}});
+  }
   c.rope_layout = c.arch->gguf_rope;
   const bool denies_causal = !keys.boolean_or("attention.causal", !c.arch->encoder);
   if (c.arch->encoder && !denies_causal)

@@ -1,5 +1,5 @@
 // The dimensions of a head that turn with time, height and width in models with a vision tower. In text all three are
-// equal, so that ingot only writes them, for readers that need the key.
+// equal, so the sections matter only in prompts with images (VisionModel::adapt).
 #pragma once
 #include <vector>
 

@@ -14,6 +14,7 @@ std::vector<uint8_t> message_of(const Batch& b, int block_size) {
   message.add(b.tokens);
   message.add(b.positions);
   message.add(b.rope_positions);
+  message.add(b.seen_len);
   message.add(b.q_start);
   message.add(b.kv_len);
   std::vector<int32_t> blocks;
@@ -36,7 +37,7 @@ std::vector<uint8_t> message_of(const Batch& b, int block_size) {
 
 ReceivedBatch::ReceivedBatch(std::span<const uint8_t> message, int block_size) {
   MessageReader parts(message);
-  for (std::vector<int32_t>* list : {&tokens_, &positions_, &rope_positions_, &q_start_, &kv_len_})
+  for (std::vector<int32_t>* list : {&tokens_, &positions_, &rope_positions_, &seen_len_, &q_start_, &kv_len_})
     *list = parts.next<int32_t>();
   const std::vector<int32_t> blocks = parts.next<int32_t>();
   batch.max_blocks = parts.next_one<int>();
@@ -46,7 +47,8 @@ ReceivedBatch::ReceivedBatch(std::span<const uint8_t> message, int block_size) {
   embedding_rows_ = parts.next<int32_t>();
   sources_ = parts.next<float>();
   for (std::vector<int32_t>* list : {&source_start_, &source_len_}) *list = parts.next<int32_t>();
-  batch.tokens = tokens_, batch.positions = positions_, batch.rope_positions = rope_positions_;
+  batch.tokens = tokens_, batch.positions = positions_, batch.rope_positions = rope_positions_,
+  batch.seen_len = seen_len_;
   batch.q_start = q_start_, batch.kv_len = kv_len_;
   batch.logit_rows = logit_rows_, batch.state_in = state_in_, batch.state_out = state_out_;
   batch.embeddings = embeddings_, batch.embedding_rows = embedding_rows_;

@@ -39,7 +39,7 @@ void write_rope(const Checkpoint& checkpoint, const Config& c, const GgufKeyWrit
   if (c.arch->learned_positions || kv_mixer(*c.arch) == nullptr) return;
   keys.count("rope.dimension_count", c.rot_dim);
   keys.set("rope.freq_base", c.rope_theta);
-  if (std::vector<int> sizes = c.part<RopeSections>().sizes; !sizes.empty() && !c.arch->tiles_value_heads) {
+  if (std::vector<int> sizes = c.part<RopeSections>().sizes; !sizes.empty()) {
     sizes.resize(4);
     keys.set("rope.dimension_sections", std::vector<int32_t>(sizes.begin(), sizes.end()));
   }

@@ -35,8 +35,6 @@ class GgufSource final : public WeightSource {
     if (!tensor->format)
       throw Error("{}: tensor '{}' is stored as {}, which is not supported yet; use a file in Q4_K_M, Q8_0 or F16",
                   this->name(), name, ggml_type_name(tensor->ggml_type));
-    if (tensor->n_dims > 3)
-      throw Error("{}: tensor '{}' has {} dimensions: expected 1 to 3", this->name(), name, tensor->n_dims);
     const bool is_scaled = *tensor->format == Format::NVFP4 && find_scale(*tensor) != nullptr;
     out = {.format = is_scaled ? Format::NVFP4_SCALED : *tensor->format,
            .n_out = tensor->n_elements() / static_cast<int64_t>(tensor->shape[0]),
@@ -165,6 +163,7 @@ class SafetensorsSource final : public WeightSource {
     std::vector<std::string> names = {name, "language_model." + name, "thinker." + name};
     if (name.starts_with("model.")) {
       names.push_back("model.language_model." + name.substr(6));
+      names.push_back("model.text_model." + name.substr(6));
       names.push_back(name.substr(6));  // saved without an output matrix, as embedding models are
       for (const char* encoder : {"bert.", "roberta.", "nomic_bert."}) names.push_back(encoder + name.substr(6));
     }
@@ -188,9 +187,6 @@ class SafetensorsSource final : public WeightSource {
           "quantized one whose "
           "config.json says how",
           name(), printable(tensor.name), tensor.dtype->name);
-    if (tensor.n_dims > 3)
-      throw Error("{}: tensor '{}' has {} dimensions: expected at most 3", name(), printable(tensor.name),
-                  tensor.n_dims);
     if (tensor.n_dims == 0) return {.format = *tensor.dtype->format, .n_out = 1, .n_in = 1};
     const int64_t n_in = tensor.shape[tensor.n_dims - 1];
     return {.format = *tensor.dtype->format, .n_out = n_in > 0 ? tensor.n_elements() / n_in : 0, .n_in = n_in};

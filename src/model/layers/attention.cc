@@ -300,7 +300,8 @@ AttentionArgs attention_args(const Config& c, int layer) {
           .scale = c.score_scale(),
           .softcap = c.attention_softcap,
           .window = c.layer(layer).window,
-          .causal = !c.bidirectional};
+          .causal = !c.bidirectional,
+          .sees_later = !c.images_see_all_in_windows || c.layer(layer).window > 0};
 }
 
 const PartKind kAttentionPart = {.name = "attention",

@@ -7,6 +7,7 @@
 #include "io/huggingface/config.h"
 #include "model/config/gguf_reader.h"
 #include "model/config/gguf_writer.h"
+#include "model/config/rope_sections.h"
 #include "model/config/shards.h"
 #include "model/files/weights.h"
 #include "model/layers/joins.h"
@@ -235,7 +236,8 @@ void write_gguf(const Config& c, const GgufKeyWriter& keys) {
   keys.count("ssm.group_count", d.n_key_heads);
   keys.count("ssm.time_step_rank", d.n_value_heads);
   keys.count("ssm.inner_size", d.all_values());
-  if (c.arch->tiles_value_heads) keys.set("rope.dimension_sections", std::vector<int32_t>{11, 11, 10, 0});
+  if (c.arch->tiles_value_heads && c.part<RopeSections>().sizes.empty())
+    keys.set("rope.dimension_sections", std::vector<int32_t>{11, 11, 10, 0});
   std::vector<bool> recurrent;
   for (int i = 0; i < c.n_layers; ++i) recurrent.push_back(c.layer(i).has(kDeltaNetPart));
   const auto period = std::find(recurrent.begin(), recurrent.end(), false) - recurrent.begin() + 1;

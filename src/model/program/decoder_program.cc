@@ -7,16 +7,17 @@
 #include <span>
 
 #include "backend/blocks/altup.h"
+#include "backend/blocks/deepstack.h"
 #include "backend/blocks/fork.h"
 #include "backend/blocks/keep.h"
 #include "backend/blocks/layer_inputs.h"
 #include "backend/blocks/plain_layers.h"
 #include "backend/blocks/remote.h"
 #include "base/error.h"
+#include "model/config/altup.h"
 #include "model/config/layer_inputs.h"
 #include "model/config/shards.h"
 #include "model/files/draft_config.h"
-#include "model/config/altup.h"
 #include "model/program/kv_caches.h"
 
 namespace ingot {
@@ -67,6 +68,9 @@ class Builder {
         i += 2 * n_layers - 1;
       } else {
         add_part(blocks, layer, i - numbers_.at(layer));
+        const bool ends_layer = i + 1 == numbers_.at(layer + 1);
+        if (ends_layer && layer < c_.n_deepstack)
+          blocks.emplace_back(DeepstackBlock{.part = layer + 1, .n_parts = 1 + c_.n_deepstack});
       }
     }
   }
@@ -79,6 +83,7 @@ class Builder {
     EmbedBlock b{
         .table = m.embedding,
         .scale = c_.embedding_scale,
+        .n_embedding_parts = 1 + c_.n_deepstack,
         .norm = norm_args(c_, m.embed_norm, m.embed_norm_bias),
         .normalizes = c_.arch->normalizes_embedding};
     if (m.positions) b.positions = m.positions.slice_rows(c_.first_position, m.positions.rows - c_.first_position);
@@ -151,7 +156,7 @@ class Builder {
     const auto placed = placed_parts(c_, first);
     const bool is_plain = placed.size() == 2 && numbers_.n_of(first) == 2 && placed[0].kind->is_mixer &&
                           placed[0].kind->is_plain && placed[1].kind->is_plain;
-    if (!is_plain || c_.share || c_.arch->encoder || c_.n_recurrent_layers() > 0) return 0;
+    if (!is_plain || first < c_.n_deepstack || c_.share || c_.arch->encoder || c_.n_recurrent_layers() > 0) return 0;
     int n = 0;
     for (int layer = first; layer < c_.n_layers && numbers_.at(layer + 1) <= end; ++layer, ++n)
       if (placed_parts(c_, layer) != placed || c_.layer(layer).kv_layer >= 0 || cache_of(layer) != cache_of(first))

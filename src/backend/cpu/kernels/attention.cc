@@ -206,8 +206,8 @@ INLINE void mask_row(const AttentionJob& job, const KeyBlock& block, int query, 
   for (int chunk = 0; chunk < block.n_chunks; ++chunk) {
     const int seen_begin = begin - block.first[chunk];
     const int after_query = query + (job.causal ? 1 : job.window) - block.first[chunk];
-    const int seen_end =
-        (job.causal || job.window > 0) && after_query < block.count[chunk] ? after_query : block.count[chunk];
+    const bool is_cut = !job.sees_all && (job.causal || job.window > 0) && after_query < block.count[chunk];
+    const int seen_end = is_cut ? after_query : block.count[chunk];
     if (seen_begin <= 0 && seen_end == kKeyChunk) continue;
     for (int i = 0; i < kKeyChunk; ++i)
       if (i < seen_begin || i >= seen_end) scores[chunk * kKeyChunk + i] = kMinusInfinity;

@@ -16,7 +16,8 @@ void AttentionOps::attend(const Tensor& y, const Tensor& q, const KvCache& kv, c
   if (kv.shape.of_source) args.causal = false, args.window = 0;
   const DeviceKv cache = view_of(kv);
   const DeviceLimits& limits = core_.device.limits();
-  if (core_.act == DType::kF16 && can_attend(cache, args, limits)) {
+  const bool sees_later = args.causal && args.sees_later && core_.step.view().seen_len != nullptr;
+  if (core_.act == DType::kF16 && !sees_later && can_attend(cache, args, limits)) {
     AttentionPlan plan = plan_attention(cache, args, core_.step.attention(kv, core_.deterministic), limits);
     plan.rounds = rounds && y.rows > kFewRowsOfHalves;
     if (plan.part_bytes > 0) plan.parts = core_.memory.scratch(Scratch::kPartials, plan.part_bytes);

@@ -12,7 +12,7 @@ struct Params {
   DeviceKv kv;
   DeviceBatch batch;
   int layer, group, window;
-  bool causal;
+  bool causal, sees_later;
   float scale, softcap;
   const float* sinks;  // [n heads] or null
 };
@@ -24,7 +24,7 @@ __global__ void naive_kernel(Y* y, int64_t y_stride, const Q* q, int64_t q_strid
             dim = p.kv.head_dim, n_warps = static_cast<int>(blockDim.x) / 32;
   const int seq = p.batch.token_seq[token], position = p.batch.positions[token];
   const int kv_len = p.batch.kv_len[seq];
-  const int end = p.causal       ? position + 1
+  const int end = p.causal       ? (p.sees_later && p.batch.seen_len != nullptr ? p.batch.seen_len[token] : position + 1)
                   : p.window > 0 ? min(kv_len, position + p.window)
                                  : kv_len,
             begin = p.window > 0 ? max(0, position + 1 - p.window) : 0;
@@ -75,7 +75,7 @@ void attend_naive(const Tensor& y, const Tensor& q, const DeviceKv& kv, const At
   CHECK(a.head_dim <= 32 * kMaxPerLane);
   if (q.rows == 0) return;
   const Params p{kv,       batch,   a.layer,   a.n_heads / a.n_kv_heads,        a.window,
-                 a.causal, a.scale, a.softcap, a.sinks ? a.sinks.f32() : nullptr};
+                 a.causal, a.sees_later, a.scale, a.softcap, a.sinks ? a.sinks.f32() : nullptr};
   const dim3 grid(static_cast<unsigned>(q.rows), static_cast<unsigned>(a.n_heads));
   const int n_warps = !batch_invariant && q.rows * a.n_heads <= 4 * device.n_multiprocessors() ? kManyWarps : kWarps;
   const size_t shared = static_cast<size_t>(a.head_dim + n_warps * (a.head_dim + 2)) * sizeof(float);  // under 48 KiB

@@ -1,0 +1,46 @@
+#include "backend/blocks/merge.h"
+
+#include <algorithm>
+
+#include "backend/backend.h"
+
+namespace ingot {
+
+void MergeBlock::lay_out(Buffers& buffers) {
+  const int64_t n = buffers.limits().max_tokens / n_merged;
+  buffers.scratch_act(normed, x.cols);
+  buffers.scratch(merged, buffers.act(), n, row_width());
+  buffers.scratch(hidden, buffers.act(), n, w1.n_out);
+  buffers.widest(std::max({row_width(), w1.n_out, w2.n_out}));
+  buffers.keep(out, DType::kF32, n, w2 ? w2.n_out : w1.n_out);
+}
+
+void run_block(const MergeBlock& b, Backend& backend) {
+  const Tensor x = backend.token_rows(b.x);
+  const int64_t n = x.rows / b.n_merged;
+  CHECK_EQ(n * b.n_merged, x.rows);
+  const Tensor out = b.out.slice_rows(0, n), hidden = b.hidden.slice_rows(0, n), merged = b.merged.slice_rows(0, n);
+  Tensor rows = backend.token_rows(b.normed);
+  b.norm.weight ? backend.norm(rows, x, b.norm) : backend.copy(rows, x);
+  if (b.averages) {
+    backend.mean_rows(merged, rows);
+    rows = merged;
+  } else {
+    rows = rows.reshape(n, b.row_width());
+  }
+  if (b.scale != 1) backend.scale(rows, b.scale, 0);
+  if (b.shift) {
+    backend.add_positions(rows, b.shift);
+    backend.scale_groups(rows, b.factors.slice_rows(0, n), false);
+  }
+  if (b.merged_norm.weight || b.normalizes) {
+    backend.norm(merged, rows, b.merged_norm);
+    rows = merged;
+  }
+  if (!b.w2) return backend.matmul(out, rows, b.w1, b.b1);
+  backend.matmul(hidden, rows, b.w1, b.b1);
+  backend.act(hidden, b.act);
+  backend.matmul(out, hidden, b.w2, b.b2);
+}
+
+}  // namespace ingot

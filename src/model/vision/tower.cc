@@ -1,0 +1,225 @@
+#include "model/vision/tower.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/memory_error.h"
+#include "base/system.h"
+#include "model/vision/tower_blocks.h"
+
+namespace ingot {
+namespace {
+
+constexpr int kTowerBlockSize = 16;           // tokens of a KV block
+constexpr int kRowAxis = 1, kColumnAxis = 2;  // of ropes
+
+}  // namespace
+
+struct Tower::Parts {
+  std::unique_ptr<Backend> backend;
+  TowerBlocks blocks;
+  std::unique_ptr<KvCache> kv;
+  Program program;
+  std::vector<int> layer_blocks;  // [n_layers]: the first block of each layer in the program
+  int max_patches = 0, max_windows = 1;
+};
+
+// The arrays that the batches of a step refer to. The patches of each window are neighbours. Layers see the picture
+// whole, or as a sequence for each window.
+struct Tower::Step {
+  std::vector<int32_t> tokens, rope_positions;
+  std::vector<float> input;
+  struct Sequences {
+    std::vector<int32_t> positions, starts = {0}, lengths, blocks;
+    int max_blocks = 0;
+  };
+  Sequences whole, windows;
+
+  static Sequences cut(const std::vector<int>& lengths) {
+    Sequences s;
+    for (const int length : lengths) s.max_blocks = std::max(s.max_blocks, (length - 1) / kTowerBlockSize + 1);
+    int32_t next_block = 0;
+    for (const int length : lengths) {
+      for (int i = 0; i < length; ++i) s.positions.push_back(i);
+      s.starts.push_back(s.starts.back() + length);
+      s.lengths.push_back(length);
+      for (int b = 0; b < s.max_blocks; ++b) s.blocks.push_back(b * kTowerBlockSize < length ? next_block++ : -1);
+    }
+    return s;
+  }
+
+  Batch batch(const Sequences& s) const {
+    return {.tokens = tokens,
+            .positions = s.positions,
+            .q_start = s.starts,
+            .kv_len = s.lengths,
+            .block_table = s.blocks,
+            .max_blocks = s.max_blocks,
+            .logit_rows = {},
+            .embeddings = input,
+            .rope_positions = rope_positions};
+  }
+};
+
+Tower::Tower(const TowerConfig& config, std::unique_ptr<WeightSource> source, const BackendOptions& backend,
+             int max_patches)
+    : config_(config), source_(std::move(source)), parts_(std::make_unique<Parts>()) {
+  parts_->backend = create_backend(backend);
+  if (const size_t free = parts_->backend->available_bytes(), needed = source_->total_bytes(); needed > free)
+    throw MemoryError(
+        "the file of the vision tower has {}, but {} has only {} free: leave the tower out, or put it on "
+        "another device",
+        human_bytes(needed), backend.device, human_bytes(free));
+  parts_->blocks = load_tower(config_, *source_, *parts_->backend, max_patches);
+  allocate(max_patches);
+}
+
+Tower::~Tower() = default;
+
+// Builds the program for pictures of up to this many patches.
+void Tower::allocate(int max_patches) {
+  Parts& p = *parts_;
+  p.max_patches = max_patches;
+  if (config_.window > 0) p.max_windows = max_patches / (config_.merge * config_.merge);
+  const DType type = p.backend->act_dtype() == DType::kF32 ? DType::kF32 : DType::kF16;
+  p.kv = p.backend->make_kv({.n_layers = 1,
+                             .n_kv_heads = config_.n_kv_heads,
+                             .head_dim = config_.head_dim,
+                             .block_size = kTowerBlockSize,
+                             .n_blocks = max_patches / kTowerBlockSize + p.max_windows,
+                             .dtype = type});
+  p.program.dim = config_.dim;
+  if (config_.family->has_rope) {
+    // A quarter of a head's dimensions turn with the row, as many pairs with the column.
+    const int n = config_.head_dim / 4;
+    RopeTable rope{.rot_dim = config_.head_dim};
+    const bool is_column_first = config_.family->is_gemma4;
+    for (const int axis : {is_column_first ? kColumnAxis : kRowAxis, is_column_first ? kRowAxis : kColumnAxis})
+      for (int i = 0; i < n; ++i) {
+        rope.frequencies.push_back(1.0f / std::pow(config_.rope_theta, static_cast<float>(i) / static_cast<float>(n)));
+        rope.axes.push_back(axis);
+      }
+    p.program.ropes.push_back(std::move(rope));
+  }
+  std::vector<Block>& blocks = p.program.blocks;
+  blocks.emplace_back(p.blocks.patches);
+  for (int layer = 0; layer < config_.n_layers; ++layer) {
+    p.layer_blocks.push_back(static_cast<int>(blocks.size()));
+    p.blocks.attention[static_cast<size_t>(layer)].kv = p.kv.get();
+    blocks.emplace_back(p.blocks.attention[static_cast<size_t>(layer)]);
+    blocks.emplace_back(p.blocks.feed_forward[static_cast<size_t>(layer)]);
+    const auto found = std::ranges::find(config_.deepstack_layers, layer);
+    if (found != config_.deepstack_layers.end())
+      blocks.emplace_back(p.blocks.deepstack[static_cast<size_t>(found - config_.deepstack_layers.begin())]);
+  }
+  blocks.emplace_back(p.blocks.merge);
+  p.program.allocate(*p.backend, {.max_tokens = max_patches, .max_seqs = p.max_windows, .max_kv_len = max_patches});
+}
+
+// [n_patches, 3 * patch * patch]: channels, then rows, then columns of each patch; then what is added to each.
+std::vector<float> Tower::input_of(const ImageTile& tile, const std::vector<int>& order) const {
+  const int patch = config_.patch, columns = tile.width / patch;
+  std::vector<float> input;
+  input.reserve(order.size() * static_cast<size_t>(config_.patch_dim() + config_.dim));
+  for (const int place : order) {
+    const int64_t top = int64_t{place / columns} * patch, left = int64_t{place % columns} * patch;
+    for (int channel = 0; channel < 3; ++channel)
+      for (int y = 0; y < patch; ++y) {
+        const float* from = tile.pixels.data() + (int64_t{channel} * tile.height + top + y) * tile.width + left;
+        input.insert(input.end(), from, from + patch);
+      }
+  }
+  if (parts_->blocks.patches.adds) add_positions(input, tile.height / patch, columns, order);
+  return input;
+}
+
+// Appends the vectors of the patches' places. The table is stretched to the picture, its corners to the corners, and
+// read by linear interpolation.
+void Tower::add_positions(std::vector<float>& input, int rows, int columns, const std::vector<int>& order) const {
+  const std::vector<float>& table = parts_->blocks.positions;
+  const int side = config_.side;
+  if (config_.family->is_gemma4) {
+    for (const int place : order) {
+      const float *of_column = table.data() + int64_t{place % columns} * config_.dim,
+                  *of_row = table.data() + (int64_t{side} + place / columns) * config_.dim;
+      for (int i = 0; i < config_.dim; ++i) input.push_back(of_column[i] + of_row[i]);
+    }
+    return;
+  }
+  const auto place_of = [&](int i, int n) {
+    return static_cast<float>(i) * static_cast<float>(side - 1) / static_cast<float>(std::max(n - 1, 1));
+  };
+  for (const int place : order) {
+    const float y = place_of(place / columns, rows), x = place_of(place % columns, columns);
+    const int top = static_cast<int>(y), left = static_cast<int>(x);
+    const float below = y - static_cast<float>(top), right = x - static_cast<float>(left);
+    const auto row_of = [&](int row, int column) {
+      return table.data() + (int64_t{std::min(row, side - 1)} * side + std::min(column, side - 1)) * config_.dim;
+    };
+    const float *a = row_of(top, left), *b = row_of(top, left + 1), *c = row_of(top + 1, left),
+                *d = row_of(top + 1, left + 1);
+    for (int i = 0; i < config_.dim; ++i)
+      input.push_back(a[i] * (1 - below) * (1 - right) + b[i] * (1 - below) * right + c[i] * below * (1 - right) +
+                      d[i] * below * right);
+  }
+}
+
+// Runs the layers, each on the picture whole or on its windows.
+void Tower::run(Step& step) {
+  Parts& p = *parts_;
+  const Batch whole = step.batch(step.whole);
+  if (config_.window == 0) return p.backend->run(p.program, whole);
+  const Batch windows = step.batch(step.windows);
+  const int end = p.program.all().end;
+  int first = 0;
+  bool is_whole = true;
+  p.backend->begin(whole);
+  for (int layer = 0; layer <= config_.n_layers; ++layer) {
+    const bool next_whole = layer == config_.n_layers || config_.is_whole(layer);
+    const int at = layer < config_.n_layers ? p.layer_blocks[static_cast<size_t>(layer)] : end;
+    if (next_whole == is_whole && layer < config_.n_layers) continue;
+    p.backend->run_part(p.program, is_whole ? whole : windows, {first, at});
+    first = at, is_whole = next_whole;
+    if (first < end) p.backend->begin(is_whole ? whole : windows);
+  }
+}
+
+std::vector<float> Tower::encode(const ImageTile& tile) {
+  Parts& p = *parts_;
+  const int rows = tile.height / config_.patch, columns = tile.width / config_.patch, n = rows * columns;
+  const int n_merged = config_.merge * config_.merge;
+  CHECK(n > 0 && n <= p.max_patches && n % n_merged == 0);
+  const WindowOrder order = window_order(rows, columns, config_);
+  Step step;
+  step.tokens.resize(static_cast<size_t>(n));
+  step.input = input_of(tile, order.patches);
+  step.whole = Step::cut({n});
+  if (config_.window > 0) step.windows = Step::cut(order.lengths);
+  if (config_.family->has_rope) {
+    step.rope_positions.resize(static_cast<size_t>(kRopeAxes) * n);
+    for (int i = 0; i < n; ++i) {
+      step.rope_positions[static_cast<size_t>(kRowAxis * n + i)] = order.patches[static_cast<size_t>(i)] / columns;
+      step.rope_positions[static_cast<size_t>(kColumnAxis * n + i)] = order.patches[static_cast<size_t>(i)] % columns;
+    }
+  }
+  run(step);
+  const int n_rows = n / n_merged, row_dim = config_.row_dim();
+  CHECK_EQ(n_rows, tile.n_rows);
+  std::vector<float> vectors(static_cast<size_t>(n_rows) * row_dim),
+      part(static_cast<size_t>(n_rows) * config_.out_dim);
+  int column = config_.out_dim;  // the projector at the end comes first, then those of the deepstack layers
+  for (Block& block : p.program.blocks) {
+    const auto* merge = block.as<MergeBlock>();
+    if (merge == nullptr) continue;
+    const bool is_last = &block == &p.program.blocks.back();
+    p.backend->download(part.data(), merge->out.slice_rows(0, n_rows));
+    for (int i = 0; i < n_rows; ++i)
+      std::copy_n(part.begin() + int64_t{i} * config_.out_dim, config_.out_dim,
+                  vectors.begin() + int64_t{order.groups[static_cast<size_t>(i)]} * row_dim + (is_last ? 0 : column));
+    if (!is_last) column += config_.out_dim;
+  }
+  return vectors;
+}
+
+}  // namespace ingot

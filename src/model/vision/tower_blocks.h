@@ -1,0 +1,29 @@
+// The blocks of a vision tower with their weights, from a checkpoint of either dialect.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "backend/blocks/attention.h"
+#include "backend/blocks/feed_forward.h"
+#include "backend/blocks/merge.h"
+#include "backend/blocks/patches.h"
+#include "model/vision/tower_config.h"
+
+namespace ingot {
+
+struct TowerBlocks {
+  PatchesBlock patches;
+  std::vector<AttentionBlock> attention;       // [n_layers]
+  std::vector<FeedForwardBlock> feed_forward;  // [n_layers]
+  MergeBlock merge;
+  std::vector<MergeBlock> deepstack;  // behind TowerConfig::deepstack_layers
+  // [side * side, dim]: the table of positions, in towers that interpolate it. Gemma 4: [2 * side, dim], of columns and
+  // of rows. Otherwise empty.
+  std::vector<float> positions;
+  std::vector<std::shared_ptr<void>> kept;  // that backends may read
+};
+
+// max_patches: of a picture. Throws Error naming a tensor that is missing or has another shape.
+TowerBlocks load_tower(const TowerConfig& config, WeightSource& source, Backend& backend, int max_patches);
+
+}  // namespace ingot

@@ -1,0 +1,151 @@
+#include "model/vision/vision_model.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <numeric>
+
+#include "base/error.h"
+#include "io/digest.h"
+#include "model/config/rope_sections.h"
+#include "model/vision/image_processor.h"
+#include "model/vision/tower.h"
+
+namespace ingot {
+namespace {
+
+constexpr uint64_t kTileStep = 0x9E3779B97F4A7C15;  // between the digests of an image's tiles
+
+std::span<const uint8_t> bytes_of_text(const std::string& text) {
+  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
+}
+
+std::array<uint64_t, 2> first_words(const std::string& hex) {
+  std::array<uint64_t, 2> words{};
+  for (size_t i = 0; i < 2; ++i) std::from_chars(hex.data() + 16 * i, hex.data() + 16 * (i + 1), words[i], 16);
+  return words;
+}
+
+// The axis of each frequency: 0, 1, 2, 0, 1, 2 and so on, as long as the sections of 1 and 2 last; then 0.
+std::vector<int32_t> axes_in_turns(const std::vector<int>& sections, int n) {
+  std::vector<int32_t> axes(static_cast<size_t>(n), 0);
+  for (int axis = 1; axis < kRopeAxes; ++axis)
+    for (int i = axis; i < std::min(n, kRopeAxes * sections[static_cast<size_t>(axis)]); i += kRopeAxes)
+      axes[static_cast<size_t>(i)] = axis;
+  return axes;
+}
+
+std::vector<int32_t> axes_in_parts(const std::vector<int>& sections, int n) {
+  std::vector<int32_t> axes;
+  for (int axis = 0; axis < kRopeAxes; ++axis)
+    axes.insert(axes.end(), static_cast<size_t>(std::max(0, sections[static_cast<size_t>(axis)])), axis);
+  axes.resize(static_cast<size_t>(n), 0);
+  return axes;
+}
+
+}  // namespace
+
+VisionModel::VisionModel(std::unique_ptr<ImageProcessor> processor, std::unique_ptr<Tower> tower, int32_t image_token,
+                         std::string identity)
+    : processor_(std::move(processor)),
+      tower_(std::move(tower)),
+      placeholder_(processor_->placeholder()),
+      image_token_(image_token),
+      identity_(std::move(identity)) {}
+
+VisionModel::~VisionModel() = default;
+
+std::string VisionModel::processor() const { return tower_->config().family->processor; }
+int VisionModel::max_rows() const { return processor_->max_rows(); }
+std::string VisionModel::prompt_text(const PreparedImage& image) const { return processor_->prompt_text(image); }
+
+void VisionModel::adapt(Config& text) const {
+  const TowerConfig& tower = tower_->config();
+  text.n_deepstack = static_cast<int>(tower.deepstack_layers.size());
+  if (text.n_deepstack > text.n_layers)
+    throw Error("{}: the vision tower has vectors for {} layers, but the text model has {}", tower.source,
+                text.n_deepstack, text.n_layers);
+  text.images_see_all_in_windows = tower.sees_all_in_windows;
+  if (tower.family->axes == TowerFamily::Axes::kNone) return;
+  const std::vector<int>& sections = text.part<RopeSections>().sizes;
+  if (sections.size() < kRopeAxes)
+    throw Error("{}: the text model's rope has {} sections: images need {}, for time, height and width", tower.source,
+                sections.size(), kRopeAxes);
+  if (const int sum = std::accumulate(sections.begin(), sections.end(), 0); sum != text.rot_dim / 2)
+    throw Error(
+        "{}: the sections of the text model's rope add up to {}: expected {}, half of the {} rotated dimensions",
+        tower.source, sum, text.rot_dim / 2, text.rot_dim);
+  text.rope_axes = tower.family->axes == TowerFamily::Axes::kTurns ? axes_in_turns(sections, text.rot_dim / 2)
+                                                                   : axes_in_parts(sections, text.rot_dim / 2);
+}
+
+PreparedImage VisionModel::prepare(const Picture& picture, const ImageSettings& settings) const {
+  if (picture.width < 1 || picture.height < 1 ||
+      picture.rgb.size() != size_t{3} * static_cast<size_t>(picture.width) * static_cast<size_t>(picture.height))
+    throw Error("the picture of {} x {} pixels has {} bytes: expected 3 for each pixel", picture.width, picture.height,
+                picture.rgb.size());
+  PreparedImage image = processor_->prepare(picture, settings);
+  Digest digest = Digest::sha256();
+  digest.update(bytes_of_text(fmt::format("{} {}x{} {} {} {} ", identity_, picture.width, picture.height,
+                                          settings.splits ? (*settings.splits ? "split" : "whole") : "",
+                                          settings.min_tokens.value_or(0), settings.max_tokens.value_or(0))));
+  digest.update(picture.rgb);
+  image.digest = first_words(digest.finish());
+  return image;
+}
+
+EncodedImage VisionModel::encode(const PreparedImage& image) {
+  const std::lock_guard lock(mutex_);
+  EncodedImage encoded;
+  for (size_t i = 0; i < image.tiles.size(); ++i) {
+    const ImageTile& tile = image.tiles[i];
+    auto rows = std::make_shared<std::vector<float>>(tower_->encode(tile));
+    for (const float value : *rows)
+      if (!std::isfinite(value)) throw Error("the vision tower gave a number that is not finite for this image");
+    // Each tile has a digest of its own.
+    const std::array<uint64_t, 2> digest = {image.digest[0] + (i + 1) * kTileStep, image.digest[1]};
+    PromptEmbedding& run =
+        encoded.runs.emplace_back(PromptEmbedding{.n_rows = tile.n_rows, .digest = digest, .rows = std::move(rows)});
+    processor_->set_places(tile, run);
+  }
+  return encoded;
+}
+
+void VisionModel::expand(RenderedChat& chat, std::span<const PreparedImage> images) const {
+  size_t at = 0, n = 0;
+  for (;; ++n) {
+    at = chat.find(placeholder(), at);
+    if (at == std::string::npos) break;
+    if (n == images.size())
+      throw Error("the prompt has more placeholders {} than images ({})", printable(placeholder()), images.size());
+    const std::string text = prompt_text(images[n]);
+    chat.replace(at, placeholder().size(), text);
+    at += text.size();
+  }
+  if (n < images.size())
+    throw Error("the prompt has {} placeholders {} for {} images: the chat template may show no images", n,
+                printable(placeholder()), images.size());
+}
+
+std::vector<PromptEmbedding> VisionModel::place(std::span<const int32_t> tokens,
+                                                std::span<const EncodedImage> images) const {
+  std::vector<PromptEmbedding> placed;
+  size_t at = 0;
+  for (const EncodedImage& image : images)
+    for (const PromptEmbedding& run : image.runs) {
+      while (at < tokens.size() && tokens[at] != image_token()) ++at;
+      size_t end = at;
+      while (end < tokens.size() && tokens[end] == image_token() && end - at < static_cast<size_t>(run.n_rows)) ++end;
+      if (end - at != static_cast<size_t>(run.n_rows))
+        throw Error("the prompt has {} image tokens at {}, but the image has {} vectors there", end - at, at,
+                    run.n_rows);
+      placed.push_back(run);
+      placed.back().position = static_cast<int>(at);
+      at = end;
+    }
+  for (; at < tokens.size(); ++at)
+    if (tokens[at] == image_token()) throw Error("the prompt has more image tokens than the images have vectors");
+  return placed;
+}
+
+}  // namespace ingot
