@@ -3,6 +3,8 @@
 #include <chrono>
 
 #include "base/error.h"
+#include "base/log.h"
+#include "io/gguf/projector.h"
 #include "model/files/load_quantizer.h"
 #include "model/vectors/embedder.h"
 #include "text/jinja/template.h"
@@ -42,6 +44,33 @@ void use_chat_template(LoadedModel& model, const std::string& source) {
   model.chat = ChatTemplate(source, token_text(tokenizer, tokenizer.bos()), token_text(tokenizer, tokenizer.eos()));
 }
 
+VisionOptions vision_options(const Checkpoint& checkpoint, const RunnerOptions& runner, const std::string& mmproj) {
+  VisionOptions options{.backend = runner.backend,
+                        .mmproj = mmproj.empty() ? find_projector(checkpoint.path()) : mmproj,
+                        .is_optional = mmproj.empty(),
+                        .check_tensors = runner.check_tensors};
+  options.backend.device = chosen_device(options.backend.device.substr(0, options.backend.device.find(',')));
+  return options;
+}
+
+namespace {
+
+// Opens the tower, and makes the text model's config fit it.
+void add_vision(LoadedModel& model, Config& config, const VisionOptions& options) {
+  try {
+    model.vision = open_vision(*model.checkpoint, config, *model.tokenizer, options);
+    Config adapted = config;
+    if (model.vision) model.vision->adapt(adapted);
+    config = std::move(adapted);
+  } catch (const Error& error) {
+    if (!options.is_optional) throw;
+    model.vision.reset();
+    log_warn("the model reads text only, because its vision tower cannot be loaded: {}", error.what());
+  }
+}
+
+}  // namespace
+
 LoadedModel load_model(std::shared_ptr<const Checkpoint> checkpoint, const RunnerOptions& options,
                        const LoadProgress& progress, const std::optional<VisionOptions>& vision) {
   using Clock = std::chrono::steady_clock;
@@ -57,8 +86,7 @@ LoadedModel load_model(std::shared_ptr<const Checkpoint> checkpoint, const Runne
   model.tokenizer = model.checkpoint->tokenizer();
   check_vocabulary(*model.checkpoint, *model.tokenizer, config);
   model.chat = load_chat_template(*model.checkpoint, *model.tokenizer);
-  if (vision) model.vision = open_vision(*model.checkpoint, config, *model.tokenizer, *vision);
-  if (model.vision) model.vision->adapt(config);
+  if (vision) add_vision(model, config, *vision);
   model.runner = start_ranks(config, quantized_source(model.checkpoint->weights(), config, options.quantize), options,
                              progress);
   model.load_ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();

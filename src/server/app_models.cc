@@ -40,11 +40,13 @@ JsonValue model_json(const ModelPool::Row& row) {
   const ServedModel& m = *row.model;
   json["created"] = m.created();
   json["max_model_len"] = m.n_ctx();
-  json["architecture"] = {{"input_modalities", {"text"}},
+  json["architecture"] = {{"input_modalities", m.images() ? JsonValue::array({"text", "image"}) : JsonValue::array({"text"})},
                           {"output_modalities",
                            {m.writes()  ? "text"
                             : m.ranks() ? "scores"
                                         : "embeddings"}}};
+  if (m.images())
+    json["images"] = {{"max_bytes", m.images()->limits().max_bytes}, {"max_pixels", m.images()->limits().max_pixels}};
   json["meta"] = {{"n_vocab", m.info().n_vocab},           {"n_ctx", m.n_ctx()},
                   {"n_ctx_train", m.facts().n_ctx_train},  {"n_embd", m.facts().dim},
                   {"n_params", m.facts().n_parameters},    {"size", m.facts().n_bytes},
@@ -88,7 +90,7 @@ HttpResponse App::props(const HttpRequest&) const {
                {"chat_template", model->writes() ? JsonValue(model->chat().source()) : JsonValue()},
                {"bos_token", text(tokenizer.bos())},
                {"eos_token", text(tokenizer.eos())},
-               {"modalities", {{"vision", false}, {"audio", false}}},
+               {"modalities", {{"vision", model->images() != nullptr}, {"audio", false}}},
                {"build_info", "ingot " + options_.version},
                {"is_sleeping", false}})};
 }

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "io/gguf/projector.h"
 #include "io/hub/directory_files.h"
 #include "io/hub/name.h"
 
@@ -123,11 +124,13 @@ std::string labels_of(const std::vector<HubGguf>& models) {
   return list + (models.size() > kMax ? ", ..." : "");
 }
 
-HubChoice whole(const std::string& repo, const HubGguf& model) {
+HubChoice whole(const std::string& repo, const HubGguf& model, const std::string& projector) {
   if (model.files.size() != model.n_parts)
     throw Error("{}: '{}' is split into {} files, but only {} of them exist", printable(repo),
                 printable(model.files[0]), model.n_parts, model.files.size());
-  return {.files = model.files, .open = model.files[0], .label = model.label};
+  HubChoice choice{.files = model.files, .open = model.files[0], .label = model.label};
+  if (!projector.empty()) choice.files.push_back(projector);
+  return choice;
 }
 
 }  // namespace
@@ -164,9 +167,10 @@ std::vector<HubGguf> gguf_models(const std::vector<std::string>& paths) {
 HubChoice choose_files(const std::string& repo, const std::vector<std::string>& paths, const std::string& tag,
                        const std::string& file) {
   const std::vector<HubGguf> models = gguf_models(paths);
+  const std::string projector = projector_of(paths);
   if (!file.empty()) {
     for (const HubGguf& model : models)
-      if (std::find(model.files.begin(), model.files.end(), file) != model.files.end()) return whole(repo, model);
+      if (std::find(model.files.begin(), model.files.end(), file) != model.files.end()) return whole(repo, model, projector);
     if (!contains(paths, file)) throw Error("{} has no file '{}'", printable(repo), printable(file));
     return {.files = {file}, .open = file, .label = file};
   }
@@ -181,7 +185,7 @@ HubChoice choose_files(const std::string& repo, const std::vector<std::string>& 
             : "no model: expected GGUF files, or config.json with model.safetensors");
   const HubGguf* model = by_tag ? find_tag(models, tag) : preferred(models);
   if (model == nullptr) throw Error("{} has no '{}': it has {}", printable(repo), printable(tag), labels_of(models));
-  return whole(repo, *model);
+  return whole(repo, *model, projector);
 }
 
 }  // namespace ingot

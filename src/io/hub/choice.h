@@ -23,7 +23,7 @@ struct HubGguf {
 std::vector<HubGguf> gguf_models(const std::vector<std::string>& paths);
 
 struct HubChoice {
-  std::vector<std::string> files;  // empty for a directory
+  std::vector<std::string> files;  // of the model and its projector; empty for a directory
   std::string open;                // the file to open; empty: the directory
   std::string label;               // "Q4_K_M", "safetensors"
   bool is_directory() const { return open.empty(); }
