@@ -219,6 +219,13 @@ inline OpCase scale_case(int64_t n, int64_t dim, float factor, float softcap) {
           }};
 }
 
+inline OpCase clamp_case(int64_t n, int64_t dim) {
+  return {"clamp", fmt::format("clamp {} x {}", n, dim), 0, 0, 0, [=](OpRig& rig) {
+            const Tensor x = rig.values(n, dim, 2.0f);
+            return OpRun{[=, &rig] { rig.backend().clamp(x, -0.5f, 1.25f); }, {x}};
+          }};
+}
+
 inline OpCase copy_case(int64_t n, int64_t dim) {
   return {"copy", fmt::format("copy {} x {}", n, dim), 0, 0, 8.0 * static_cast<double>(n * dim), [=](OpRig& rig) {
             const Tensor x = rig.values(n, dim + 5), y = rig.values(n, 2 * dim);
@@ -381,6 +388,7 @@ inline void add_row_cases(std::vector<OpCase>& cases) {
   cases.push_back(scale_case(3, 50000, 1.0f, 25.0f));
   for (const int64_t dim : {1, 8, 15, 64, 256, 897}) {
     cases.push_back(plain_norm_case(3, dim));
+    cases.push_back(clamp_case(3, dim));
     cases.push_back(xielu_case(5, dim));
     for (const int64_t m : {2, 4, 8}) {
       cases.push_back(match_size_case(3, m - 1, dim));
