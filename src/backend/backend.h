@@ -138,6 +138,7 @@ class Backend {
   virtual void mean_rows(Tensor y /* out [n, dim] */, Tensor x /* [n * k, dim] */);
   virtual void gather_rows(Tensor y /* out [n_logits, dim] */, Tensor x /* [n_tokens, dim] */);
   virtual void scale(Tensor x /* in, out [n, dim] */, float factor, float softcap /* 0: none */);
+  virtual void clamp(Tensor x /* in, out [n, dim] */, float low, float high);
   virtual void copy(Tensor y /* out [n, dim] */, Tensor x /* [n, dim] */);  // views of any stride
   virtual void zero(Tensor x /* out [n, dim], contiguous */);
 

@@ -100,6 +100,9 @@ class Wrapped : public Backend {
   void gather_rows(Tensor y, Tensor x) override {
     around("gather_rows", y, [&] { inner_->gather_rows(y, x); });
   }
+  void clamp(Tensor x, float low, float high) override {
+    around("clamp", x, [&] { inner_->clamp(x, low, high); });
+  }
   void scale(Tensor x, float factor, float softcap) override {
     around("scale", x, [&] { inner_->scale(x, factor, softcap); });
   }

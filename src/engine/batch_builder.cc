@@ -7,6 +7,7 @@ namespace ingot {
 BatchBuilder::BatchBuilder(const SchedulerLimits& limits, int max_len)
     : has_states_(limits.n_states > 0), n_pools_(limits.pools.size()), embedding_dim_(limits.embedding_dim),
       n_rope_axes_(limits.n_rope_axes),
+      embedding_token_(limits.embedding_token),
       has_sources_(limits.source.dim > 0) {
   const int longest = std::max(max_len, limits.source.max_rows);
   const size_t max_blocks = (static_cast<size_t>(longest) + limits.block_size - 1) / limits.block_size;
@@ -133,7 +134,9 @@ void BatchBuilder::fill_embeddings(const Step& step) {
       for (int position = begin; position < end; ++position) {
         const auto row =
             static_cast<int32_t>(embeddings_.size() / static_cast<size_t>(embedding_dim_)) + position - begin;
-        embedding_rows_[static_cast<size_t>(q_start_[i]) + static_cast<size_t>(position - item.begin)] = row;
+        const auto at = static_cast<size_t>(q_start_[i]) + static_cast<size_t>(position - item.begin);
+        embedding_rows_[at] = row;
+        if (embedding_token_ >= 0) tokens_[at] = embedding_token_;
       }
       embeddings_.insert(embeddings_.end(), first, first + static_cast<ptrdiff_t>(end - begin) * embedding_dim_);
     }

@@ -29,6 +29,7 @@ class BatchBuilder {
   const bool has_states_;
   const size_t n_pools_;
   const int embedding_dim_, n_rope_axes_;
+  const int32_t embedding_token_;
   const bool has_sources_;
   std::vector<int32_t> tokens_, positions_, q_start_, kv_len_, block_table_, logit_rows_, state_in_, state_out_,
       embedding_rows_, next_tokens_, rope_positions_, seen_len_,

@@ -33,6 +33,7 @@ SchedulerLimits scheduler_limits(const RunnerInfo& info, const EngineOptions& op
           .n_in_flight = depth_of(info, options),
           .n_stages = depth_of(info, options) > 1 ? info.n_stages : 1,
           .embedding_dim = info.takes_embeddings ? info.embedding_dim : 0,
+          .embedding_token = info.embedding_token,
           .n_rope_axes = info.n_rope_axes,
           .source = info.source,
           .prefix_cache = options.prefix_cache,

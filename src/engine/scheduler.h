@@ -64,7 +64,8 @@ struct SchedulerLimits {
   int n_in_flight = 2;    // steps that may be planned but not complete
   int n_stages = 1;       // of the runner
   int embedding_dim = 0;  // of the vectors that may replace tokens; 0: the model accepts no vectors
-  int n_rope_axes = 1;    // RunnerInfo
+  int32_t embedding_token = -1;  // RunnerInfo
+  int n_rope_axes = 1;           // RunnerInfo
   SourceInfo source;
   bool prefix_cache = true;
   CacheListener* cache_listener = nullptr;

@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "model/files/load_quantizer.h"
 #include "model/vectors/embedder.h"
 #include "text/jinja/template.h"
@@ -18,6 +19,18 @@ void check_vocabulary(const Checkpoint& checkpoint, const Tokenizer& tokenizer, 
   if (tokenizer.n_vocab() > config.n_vocab)
     throw Error("{}: the tokenizer has {} tokens, but the embedding has only {} rows", printable(checkpoint.path()),
                 tokenizer.n_vocab(), config.n_vocab);
+}
+
+// Before the text model, whose program depends on the tower.
+void load_tower(LoadedModel& model, Config& config, const VisionOptions& options) {
+  try {
+    model.vision = open_vision(*model.checkpoint, config, *model.tokenizer, options);
+    if (model.vision) model.vision->adapt(config);
+  } catch (const Error& error) {
+    if (options.is_needed) throw;
+    model.vision = nullptr;
+    log_warn("the model reads text only, because its vision tower cannot be loaded: {}", error.what());
+  }
 }
 
 }  // namespace
@@ -57,8 +70,7 @@ LoadedModel load_model(std::shared_ptr<const Checkpoint> checkpoint, const Runne
   model.tokenizer = model.checkpoint->tokenizer();
   check_vocabulary(*model.checkpoint, *model.tokenizer, config);
   model.chat = load_chat_template(*model.checkpoint, *model.tokenizer);
-  if (vision) model.vision = open_vision(*model.checkpoint, config, *model.tokenizer, *vision);
-  if (model.vision) model.vision->adapt(config);
+  if (vision) load_tower(model, config, *vision);
   model.runner = start_ranks(config, quantized_source(model.checkpoint->weights(), config, options.quantize), options,
                              progress);
   model.load_ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();

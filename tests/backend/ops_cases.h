@@ -219,6 +219,13 @@ inline OpCase scale_case(int64_t n, int64_t dim, float factor, float softcap) {
           }};
 }
 
+inline OpCase clamp_case(int64_t n, int64_t dim) {
+  return {"clamp", fmt::format("clamp {} x {}", n, dim), 0, 0, 0, [=](OpRig& rig) {
+            const Tensor x = rig.values(n, dim, 2.0f);
+            return OpRun{[=, &rig] { rig.backend().clamp(x, -0.5f, 1.25f); }, {x}};
+          }};
+}
+
 inline OpCase copy_case(int64_t n, int64_t dim) {
   return {"copy", fmt::format("copy {} x {}", n, dim), 0, 0, 8.0 * static_cast<double>(n * dim), [=](OpRig& rig) {
             const Tensor x = rig.values(n, dim + 5), y = rig.values(n, 2 * dim);
@@ -348,6 +355,7 @@ inline void add_row_cases(std::vector<OpCase>& cases) {
   cases.push_back(scale_case(3, 50000, 1.0f, 25.0f));
   for (const int64_t dim : {1, 8, 15, 64, 256, 897}) {
     cases.push_back(plain_norm_case(3, dim));
+    cases.push_back(clamp_case(3, dim));
     cases.push_back(xielu_case(5, dim));
     cases.push_back(scale_by_position_case({{0, 3}, {700, 1}, {90, 20}}, dim, {.beta = 0.3f, .period = 16}));
     cases.push_back(scale_by_position_case({{5, 2}}, dim, {.beta = 0.1f, .period = 3, .offset = 1}));

@@ -163,13 +163,13 @@ GEMMA4_PROMPTS = [("<I>the cat", [(20, 90)]), ("a hat<I> and\n<I>\non it", [(17,
 GEMMA4_TOKENS = ["<bos>", "<turn|>", "<|image>", "<|image|>", "<image|>", "<|audio>", "<|audio|>", "<audio|>", "<|video|>"]
 
 
-def gemma4_config(bidirectional, standardize):
+def gemma4_config(bidirectional, standardize, own_inputs=0, clips=False):
     def make(vocab):
         text = dict(model_type="gemma4_text", **text_config(vocab)) | dict(
             sliding_window=9, layer_types=["sliding_attention", "full_attention"], num_hidden_layers=2, global_head_dim=16,
-            hidden_size_per_layer_input=0, use_bidirectional_attention=bidirectional, num_kv_shared_layers=0, pad_token_id=0)
+            hidden_size_per_layer_input=own_inputs, vocab_size_per_layer_input=vocab, use_bidirectional_attention=bidirectional, num_kv_shared_layers=0, pad_token_id=256)
         vision = dict(model_type="gemma4_vision", head_dim=8, num_key_value_heads=2, patch_size=4, pooling_kernel_size=2,
-                      position_embedding_size=140, standardize=standardize, **tower_config())
+                      position_embedding_size=140, standardize=standardize, use_clipped_linears=clips, **tower_config())
         return transformers.Gemma4Config(text_config=text, vision_config=vision, audio_config=None, image_token_id=259,
                                          boi_token_id=258, eoi_token_id=260, tie_word_embeddings=True)
     return make
@@ -197,6 +197,8 @@ def qwen35_config(vocab):
 SPECS = [
     Spec("gemma4", transformers.Gemma4ForConditionalGeneration, gemma4_config("vision", True), GEMMA4_TOKENS,
          "<|image|>", "<|image|>", gemma4_processor, prompts=GEMMA4_PROMPTS, sizes=GEMMA4_SIZES, seed=2106),
+    Spec("gemma4_e", transformers.Gemma4ForConditionalGeneration, gemma4_config(None, False, 8, True), GEMMA4_TOKENS,
+         "<|image|>", "<|image|>", gemma4_processor, prompts=GEMMA4_PROMPTS, sizes=GEMMA4_SIZES, seed=2108),
     qwen_spec("qwen3_5", transformers.Qwen3_5ForConditionalGeneration, qwen35_config, QWEN_TOKENS, "<|image_pad|>", QWEN_MARK,
               qwen_processor(transformers.Qwen3VLProcessor, transformers.Qwen3VLVideoProcessor), seed=2107),
     qwen_spec("qwen3_vl", transformers.Qwen3VLForConditionalGeneration,
@@ -229,6 +231,8 @@ def randomize(model, seed):
         if name.endswith(("std_bias", "std_scale")):  # Gemma 4's, not initialised
             values = rng.normal(0.0 if name.endswith("bias") else 1.0, 0.3, tuple(buffer.shape)).astype(np.float16)
             buffer.data = torch.from_numpy(values.astype(np.float32))
+        if name.endswith(("put_min", "put_max")):  # Gemma 4's limits of products
+            buffer.data = torch.tensor(np.float16(rng.uniform(0.8, 1.6) * (1 if name.endswith("max") else -1)).astype(np.float32))
     for name, parameter in model.named_parameters():
         shape = tuple(parameter.shape)
         if name.endswith("norm.weight") or "norm" in name.split(".")[-2] or name.endswith(("ln_q.weight",)):

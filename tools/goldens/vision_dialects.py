@@ -152,6 +152,10 @@ def gemma4(writer, model, images):
             yield "v.patch_embd.weight", tensor.reshape(-1, patch, patch, 3).permute(0, 3, 1, 2).contiguous()
         elif name == "patch_embedder.position_embedding_table":
             yield "v.position_embd.weight", tensor
+        elif name.endswith(("put_min", "put_max")):
+            _, _, layer, rest = name.split(".", 3)
+            module, limit = rest.rsplit(".", 1)
+            yield f"v.blk.{layer}.{GEMMA4[module + '.linear']}.{limit}", tensor.reshape(1)
         elif name in ("std_bias", "std_scale"):
             yield f"v.{name}", tensor
         else:

@@ -91,6 +91,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
   void pool(Tensor y, Tensor x, Pooling pooling) override;
   void gather_rows(Tensor y, Tensor x) override;
   void scale(Tensor x, float factor, float softcap) override;
+  void clamp(Tensor x, float low, float high) override;
   void copy(Tensor y, Tensor x) override;
   void zero(Tensor x) override;
   void qkv(const QkvArgs& args) override;

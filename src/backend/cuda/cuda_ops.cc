@@ -69,6 +69,11 @@ void CudaBackend::scale(Tensor x, float factor, float softcap) {
   check_launch("scale_rows");
 }
 
+void CudaBackend::clamp(Tensor x, float low, float high) {
+  cuda::clamp_rows(x, low, high, core_.device);
+  check_launch("clamp_rows");
+}
+
 void CudaBackend::copy(Tensor y, Tensor x) {
   finish_copy();
   cuda::convert(y, x, core_.device);

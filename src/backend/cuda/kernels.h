@@ -126,6 +126,7 @@ void add_rows(const Tensor& x, const Tensor& y, bool y_is_one_row, Device& devic
 void act_mul_rows(const Tensor& y, const Tensor& gate, const Tensor& up, Activation act, Device& device,
                   bool rounds = false);
 void scale_rows(const Tensor& x, float factor, float softcap, Device& device);
+void clamp_rows(const Tensor& x, float low, float high, Device& device);
 void act_rows(const Tensor& x, Activation act, Device& device);
 void scale_by_position_rows(const Tensor& x, const PositionScale& args, const int32_t* positions, Device& device);
 void scale_group_rows(const Tensor& x, const Tensor& factors /* f32 or f16 */, bool softplus, Device& device);

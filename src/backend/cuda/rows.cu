@@ -189,6 +189,15 @@ struct Scale {
 };
 
 template <class T>
+struct Clamp {
+  Rows<T> x;
+  float low, high;
+  __device__ void operator()(int64_t r, int64_t c) const {
+    x.at(r, c) = from_float<T>(fminf(fmaxf(to_float(x.at(r, c)), low), high));
+  }
+};
+
+template <class T>
 struct Gather {
   Rows<T> y, x;
   const int32_t* rows;
@@ -351,6 +360,13 @@ void scale_rows(const Tensor& x, float factor, float softcap, Device& device) {
   with_type(x.dtype, [&](auto* p) {
     using T = std::remove_pointer_t<decltype(p)>;
     each(x, device, Scale<T>{rows_of<T>(x), factor, softcap});
+  });
+}
+
+void clamp_rows(const Tensor& x, float low, float high, Device& device) {
+  with_type(x.dtype, [&](auto* p) {
+    using T = std::remove_pointer_t<decltype(p)>;
+    each(x, device, Clamp<T>{rows_of<T>(x), low, high});
   });
 }
 

@@ -186,6 +186,13 @@ void Backend::scale(Tensor x, float factor, float softcap) {
     }
 }
 
+void Backend::clamp(Tensor x, float low, float high) {
+  HostRows host(*this);
+  x = host.inout(x);
+  for (int64_t t = 0; t < x.rows; ++t)
+    for (int64_t i = 0; i < x.cols; ++i) x.f32(t)[i] = std::min(std::max(x.f32(t)[i], low), high);
+}
+
 void Backend::copy(Tensor y, Tensor x) {
   HostRows host(*this);
   y = host.out(y), x = host.in(x);

@@ -120,8 +120,10 @@ Ranks::Ranks(const Config& config, std::unique_ptr<WeightSource> source, RunnerO
            .max_seqs = plan_.max_seqs,
            .max_logits = plan_.limits.max_logits,
            .n_states = plan_.states.n_slots,
-           .takes_embeddings = config_.part<LayerInputsConfig>().width == 0,  // which need the tokens' ids
+           .takes_embeddings = config_.part<LayerInputsConfig>().width == 0 ||  // these need the tokens' ids
+                               config_.image_row_token >= 0,
            .embedding_dim = config_.dim * (1 + config_.n_deepstack),
+           .embedding_token = config_.image_row_token,
            .source = {config_.source_dim, config_.max_source_rows, plan_.kv.back().n_blocks},
            .n_rope_axes = config_.rope_axes.empty() ? 1 : kRopeAxes,
            .overlaps = pipeline_ || (backend.overlaps() && devices_.size() == 1),

@@ -39,6 +39,7 @@ struct RunnerInfo {
       0;  // slots for states: one for each sequence in a batch, the rest for snapshots; 0: the model has no states
   bool takes_embeddings = false;  // accepts Batch::embeddings, rows of embedding_dim floats
   int embedding_dim = 0;
+  int32_t embedding_token = -1;  // a batch has this token where it has embeddings; -1: any token
   SourceInfo source;              // every request of a model with sources has one
   int n_rope_axes = 1;            // kRopeAxes: a batch may have rope_positions
   bool overlaps = false;  // forward and sample return before the device is done, so the host can work meanwhile

@@ -4,6 +4,7 @@
 #include "io/digest.h"
 #include "io/gguf/gguf.h"
 #include "io/huggingface/directory.h"
+#include "model/config/layer_inputs.h"
 #include "model/vision/gemma3_processor.h"
 #include "model/vision/gemma4_processor.h"
 #include "model/vision/idefics3_processor.h"
@@ -97,6 +98,9 @@ void name_tokens(const Json& root, const Tokenizer& tokenizer, TowerConfig& conf
   name("image_token_id", config.image_token);
   name("boi_token_id", config.begin_token);
   name("eoi_token_id", config.end_token);
+  if (const auto text = root.find("text_config"))
+    if (const auto id = text->find("pad_token_id"))
+      config.pad_token = static_cast<int32_t>(id->integer(0, tokenizer.n_vocab() - 1));
 }
 
 std::string identity_of(const TowerConfig& tower, const ProcessorConfig& c, const std::string& digest) {
@@ -119,6 +123,7 @@ std::unique_ptr<VisionModel> make_vision(const TowerConfig& config, const Proces
       config.is_dynamic() ? rules->max_rows() * config.merge * config.merge : config.side * config.side;
   auto tower = std::make_unique<Tower>(config, std::move(source), options.backend, max_patches);
   return std::make_unique<VisionModel>(std::move(rules), std::move(tower), *token,
+                                       config.pad_token >= 0 ? config.pad_token : tokenizer.pad().value_or(0),
                                        identity_of(config, processor, digest));
 }
 
@@ -128,7 +133,9 @@ std::unique_ptr<VisionModel> open_vision(const Checkpoint& checkpoint, const Con
                                          const VisionOptions& options) {
   if (!options.mmproj.empty()) {
     const auto file = std::make_shared<const Gguf>(Gguf::open(options.mmproj));
-    const TowerConfig config = tower_config_from_gguf(*file, text.dim);
+    TowerConfig config = tower_config_from_gguf(*file, text.dim);
+    // No key says so: Gemma 4's models with layers' own inputs read images as text, the others do not.
+    config.sees_all_in_windows = config.family->is_gemma4 && text.part<LayerInputsConfig>().width == 0;
     const auto tower = gguf_checkpoint(file);
     return make_vision(config, processor_of(*file, config), tower->weights(), tower->digest(), tokenizer, options);
   }

@@ -106,9 +106,16 @@ void Tower::allocate(int max_patches) {
   blocks.emplace_back(p.blocks.patches);
   for (int layer = 0; layer < config_.n_layers; ++layer) {
     p.layer_blocks.push_back(static_cast<int>(blocks.size()));
-    p.blocks.attention[static_cast<size_t>(layer)].kv = p.kv.get();
-    blocks.emplace_back(p.blocks.attention[static_cast<size_t>(layer)]);
-    blocks.emplace_back(p.blocks.feed_forward[static_cast<size_t>(layer)]);
+    const auto i = static_cast<size_t>(layer);
+    if (config_.clips) {
+      p.blocks.clipped_attention[i].kv = p.kv.get();
+      blocks.emplace_back(p.blocks.clipped_attention[i]);
+      blocks.emplace_back(p.blocks.clipped_feed_forward[i]);
+    } else {
+      p.blocks.attention[i].kv = p.kv.get();
+      blocks.emplace_back(p.blocks.attention[i]);
+      blocks.emplace_back(p.blocks.feed_forward[i]);
+    }
     const auto found = std::ranges::find(config_.deepstack_layers, layer);
     if (found != config_.deepstack_layers.end())
       blocks.emplace_back(p.blocks.deepstack[static_cast<size_t>(found - config_.deepstack_layers.begin())]);

@@ -40,6 +40,10 @@ class TowerLoader {
   TowerBlocks load() {
     load_patches();
     for (int layer = 0; layer < c_.n_layers; ++layer) {
+      if (c_.clips) {
+        clipped_layer(layer);
+        continue;
+      }
       blocks_.attention.push_back(attention(layer));
       blocks_.feed_forward.push_back(feed_forward(layer));
     }
@@ -149,6 +153,46 @@ class TowerLoader {
       for (const int from : {0, 2, 1, 3})
         for (int i = 0; i < quarter; ++i) rows.push_back(head * c_.head_dim + from * quarter + i);
     return rows;
+  }
+
+  void clipped_layer(int layer) {
+    const TowerLayerNames& names = layer_names();
+    ClippedAttentionBlock& a = blocks_.clipped_attention.emplace_back();
+    a.norm = norm(name_of(names.norm1, layer), c_.dim);
+    const std::string q = name_of(names.q, layer), k = name_of(names.k, layer);
+    a.q = clipped(q, tensors_.matrix_in_order(q + ".weight", quarters_in_order(c_.n_heads), c_.dim));
+    a.k = clipped(k, tensors_.matrix_in_order(k + ".weight", quarters_in_order(c_.n_kv_heads), c_.dim));
+    a.v = clipped(name_of(names.v, layer), c_.kv_dim(), c_.dim);
+    a.o = clipped(name_of(names.o, layer), c_.dim, c_.q_dim());
+    a.q_norm = head_norm(name_of(names.q_norm, layer)), a.k_norm = head_norm(name_of(names.k_norm, layer));
+    a.v_norm = {.weight = {}, .bias = {}, .eps = c_.eps, .kind = NormKind::kRms};
+    a.post_norm = norm(name_of(names.attention_norm, layer), c_.dim);
+    a.attention = {
+        .n_heads = c_.n_heads, .n_kv_heads = c_.n_kv_heads, .head_dim = c_.head_dim, .scale = 1, .causal = false};
+    ClippedFeedForwardBlock& f = blocks_.clipped_feed_forward.emplace_back();
+    f.norm = norm(name_of(names.norm2, layer), c_.dim);
+    f.gate = clipped(name_of(names.gate, layer), c_.ffn_dim, c_.dim);
+    f.up = clipped(name_of(names.up, layer), c_.ffn_dim, c_.dim);
+    f.down = clipped(name_of(names.down, layer), c_.dim, c_.ffn_dim);
+    f.act = c_.act;
+    f.post_norm = norm(name_of(names.ffn_norm, layer), c_.dim);
+  }
+
+  ClippedProduct clipped(const std::string& name, int64_t n_out, int64_t n_in) {
+    return clipped(name, tensors_.matrix(name + ".weight", n_out, n_in));
+  }
+  // The limits are tensors of one number. Directories keep them beside the module with the matrix.
+  ClippedProduct clipped(const std::string& name, const Weight& w) {
+    constexpr std::string_view kLinear = ".linear";
+    const std::string base = name.ends_with(kLinear) ? name.substr(0, name.size() - kLinear.size()) : name;
+    ClippedProduct product{.w = w};
+    const auto read = [&](const char* limit, float& value) {
+      const std::vector<float> stored = tensors_.numbers(base + limit, 1, 1, true);
+      if (!stored.empty() && !std::isnan(stored[0])) value = stored[0];
+    };
+    read(".input_min", product.in_low), read(".input_max", product.in_high);
+    read(".output_min", product.out_low), read(".output_max", product.out_high);
+    return product;
   }
 
   NormArgs head_norm(const std::string& name) {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "backend/blocks/attention.h"
+#include "backend/blocks/clipped.h"
 #include "backend/blocks/feed_forward.h"
 #include "backend/blocks/merge.h"
 #include "backend/blocks/patches.h"
@@ -15,6 +16,9 @@ struct TowerBlocks {
   PatchesBlock patches;
   std::vector<AttentionBlock> attention;       // [n_layers]
   std::vector<FeedForwardBlock> feed_forward;  // [n_layers]
+  // In place of these, in towers that clip: [n_layers]
+  std::vector<ClippedAttentionBlock> clipped_attention;
+  std::vector<ClippedFeedForwardBlock> clipped_feed_forward;
   MergeBlock merge;
   std::vector<MergeBlock> deepstack;  // behind TowerConfig::deepstack_layers
   // [side * side, dim]: the table of positions, in towers that interpolate it. Gemma 4: [2 * side, dim], of columns and

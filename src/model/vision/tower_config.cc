@@ -244,8 +244,7 @@ void read_gemma4(const Json& root, const Json& vision, TowerConfig& c) {
   c.n_kv_heads = json_integer(vision, "num_key_value_heads", c.n_heads, 1, kMaxTowerDim);
   c.side = json_integer(vision, "position_embedding_size", 10240, 1, 1 << 20);
   if (const auto flag = vision.find("standardize")) c.standardizes = flag->boolean();
-  if (const auto flag = vision.find("use_clipped_linears"); flag && flag->boolean())
-    throw flag->error("is true: towers whose products are clipped are not supported yet");
+  if (const auto flag = vision.find("use_clipped_linears")) c.clips = flag->boolean();
   if (const auto text = root.find("text_config"))
     if (const auto which = text->find("use_bidirectional_attention"))
       c.sees_all_in_windows = which->string() == "vision";
@@ -335,9 +334,7 @@ void read_gguf_gemma4(const Gguf& file, const GgufKeys& keys, TowerConfig& c) {
     throw Error("{}: the vision tower lacks its tables of positions or its norms of heads", c.source);
   c.side = static_cast<int>(std::min<uint64_t>(table->shape[1], 1 << 20));
   c.head_dim = static_cast<int>(std::clamp<uint64_t>(norm->shape[0], 1, kMaxTowerDim));
-  c.sees_all_in_windows = true;
-  if (file.find("v.blk.0.attn_q.input_max") != nullptr)
-    throw Error("{}: towers whose products are clipped are not supported yet", c.source);
+  c.clips = file.find("v.blk.0.attn_q.input_max") != nullptr;
 }
 
 void read_gguf_deepstack(const GgufKeys& keys, const Metadata& metadata, TowerConfig& c) {

@@ -67,8 +67,10 @@ struct TowerConfig {
   int window = 0;                     // of attention, in groups of patches of a side; 0: layers see the whole picture
   std::vector<int> whole_layers;      // with a window: the layers without
 
+  bool clips = false;                               // Gemma 4: products have limits
   bool standardizes = false;                        // Gemma 4: the projector's shift and factors
   bool sees_all_in_windows = false;                 // Gemma 4: image tokens see each other in layers with a window
+  int32_t pad_token = -1;                           // Gemma 4: the text model's, if the files name it
   std::string image_token, begin_token, end_token;  // Gemma 4: if the files name them
 
   int q_dim() const { return n_heads * head_dim; }

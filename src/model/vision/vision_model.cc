@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "io/digest.h"
+#include "model/config/layer_inputs.h"
 #include "model/config/rope_sections.h"
 #include "model/vision/image_processor.h"
 #include "model/vision/tower.h"
@@ -46,11 +47,12 @@ std::vector<int32_t> axes_in_parts(const std::vector<int>& sections, int n) {
 }  // namespace
 
 VisionModel::VisionModel(std::unique_ptr<ImageProcessor> processor, std::unique_ptr<Tower> tower, int32_t image_token,
-                         std::string identity)
+                         int32_t pad_token, std::string identity)
     : processor_(std::move(processor)),
       tower_(std::move(tower)),
       placeholder_(processor_->placeholder()),
       image_token_(image_token),
+      pad_token_(pad_token),
       identity_(std::move(identity)) {}
 
 VisionModel::~VisionModel() = default;
@@ -59,14 +61,16 @@ std::string VisionModel::processor() const { return tower_->config().family->pro
 int VisionModel::max_rows() const { return processor_->max_rows(); }
 std::string VisionModel::prompt_text(const PreparedImage& image) const { return processor_->prompt_text(image); }
 
-void VisionModel::adapt(Config& text) const {
+void VisionModel::adapt(Config& to) const {
   const TowerConfig& tower = tower_->config();
+  Config text = to;  // unchanged if the model does not fit
   text.n_deepstack = static_cast<int>(tower.deepstack_layers.size());
   if (text.n_deepstack > text.n_layers)
     throw Error("{}: the vision tower has vectors for {} layers, but the text model has {}", tower.source,
                 text.n_deepstack, text.n_layers);
   text.images_see_all_in_windows = tower.sees_all_in_windows;
-  if (tower.family->axes == TowerFamily::Axes::kNone) return;
+  if (text.part<LayerInputsConfig>().width > 0) text.image_row_token = pad_token_;
+  if (tower.family->axes == TowerFamily::Axes::kNone) return void(to = std::move(text));
   const std::vector<int>& sections = text.part<RopeSections>().sizes;
   if (sections.size() < kRopeAxes)
     throw Error("{}: the text model's rope has {} sections: images need {}, for time, height and width", tower.source,
@@ -77,6 +81,7 @@ void VisionModel::adapt(Config& text) const {
         tower.source, sum, text.rot_dim / 2, text.rot_dim);
   text.rope_axes = tower.family->axes == TowerFamily::Axes::kTurns ? axes_in_turns(sections, text.rot_dim / 2)
                                                                    : axes_in_parts(sections, text.rot_dim / 2);
+  to = std::move(text);
 }
 
 PreparedImage VisionModel::prepare(const Picture& picture, const ImageSettings& settings) const {

@@ -34,13 +34,14 @@ struct VisionOptions {
   // the tower is for such an image.
   int max_image_tokens = 4096;
   bool check_tensors = false;
+  bool is_needed = true;  // false: if the tower cannot be loaded, load_model() warns, and the model reads text only
 };
 
 class VisionModel {
  public:
   // identity: of the tower's weights and of the processor's numbers, for digests.
   VisionModel(std::unique_ptr<ImageProcessor> processor, std::unique_ptr<Tower> tower, int32_t image_token,
-              std::string identity);
+              int32_t pad_token, std::string identity);
   ~VisionModel();
 
   // The text that chat templates write for an image: "<image>", "<start_of_image>".
@@ -51,7 +52,7 @@ class VisionModel {
 
   // Sets what the text model needs for images: the axes of its rope, and the vectors that its first layers add. Throws
   // Error if the text model does not fit the tower.
-  void adapt(Config& text) const;
+  void adapt(Config& to) const;
 
   // Throws Error for a picture that the model cannot read (the ratio of its sides), and for a setting that the family
   // lacks.
@@ -72,7 +73,7 @@ class VisionModel {
   const std::unique_ptr<ImageProcessor> processor_;
   const std::unique_ptr<Tower> tower_;
   const std::string placeholder_;
-  const int32_t image_token_;
+  const int32_t image_token_, pad_token_;
   const std::string identity_;
   std::mutex mutex_;  // of the tower
 };

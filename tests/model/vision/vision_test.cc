@@ -3,6 +3,8 @@
 
 #include <gmock/gmock.h>
 
+#include "captured_log.h"
+
 #include "model/hf_models.h"
 
 namespace ingot {
@@ -246,6 +248,18 @@ TEST(VisionFaults, AnMmprojOfAnotherModelIsRefused) {
   EXPECT_THAT(fault_of(kHfModels / "llama_bf16", (smolvlm / "mmproj.gguf").string()),
               HasSubstr("lacks the image token"));
   EXPECT_THAT(fault_of(kHfModels / "qwen2", (smolvlm / "mmproj.gguf").string()), HasSubstr("belongs to another model"));
+}
+
+// Text still works, with a warning.
+TEST(VisionFaults, ATowerThatIsNotNeededMayFail) {
+  const HfCopy copy("smolvlm", kVisionModels);
+  copy.edit("config.json", [](auto& json) { json["vision_config"]["num_hidden_layers"] = 9; });
+  const CapturedLog log;
+  const LoadedModel model = load_model(hf_checkpoint(copy.path().string()), {.backend = {.device = "ref"}}, nullptr,
+                                       VisionOptions{.backend = {.device = "ref"}, .mmproj = {}, .is_needed = false});
+  EXPECT_EQ(model.vision, nullptr);
+  EXPECT_NE(model.runner, nullptr);
+  EXPECT_THAT(log.text(), HasSubstr("reads text only"));
 }
 
 TEST(VisionFaults, ModelsWithoutATowerHaveNone) {
