@@ -19,6 +19,7 @@ READS = {
     "tokenizer": "texts, and specifications of tokenizers",
     "template": "chat templates, and messages for them",
     "prefix": "files of saved slots",
+    "images": "images: JPEG, PNG, WebP, GIF, HEIF",
     "calls": "answers of models: reasoning and tool calls",
     "gbnf": "grammars in GBNF",
     "lark": "grammars in Lark",

@@ -23,6 +23,11 @@ LINKED = {
     "libmd-dev": ("libmd", "BSD-3-Clause", "STATIC_LINK"),
     "libncurses-dev": ("ncurses", "X11", "STATIC_LINK"),
     "libboost1.81-dev": ("Boost", "BSL-1.0", "STATIC_LINK"),
+    "libjpeg-dev": ("libjpeg-turbo", "IJG AND BSD-3-Clause AND Zlib", "STATIC_LINK"),
+    "libpng-dev": ("libpng", "libpng-2.0", "STATIC_LINK"),
+    "zlib1g-dev": ("zlib", "Zlib", "STATIC_LINK"),
+    "libwebp-dev": ("libwebp", "BSD-3-Clause", "STATIC_LINK"),
+    "libgif-dev": ("giflib", "MIT", "STATIC_LINK"),
     "libssl-dev": ("OpenSSL", "Apache-2.0", "DYNAMIC_LINK"),
     "libcurl4-openssl-dev": ("libcurl", "curl", "OPTIONAL_DEPENDENCY_OF"),
 }
