@@ -82,7 +82,7 @@ ChatTemplate ChatTemplate::chatml_default() { return ChatTemplate(std::string(kC
 
 std::string ChatTemplate::render(const Json& messages, const Json& tools, bool add_generation_prompt,
                                  const Json& variables, const Edit& last_edit) const {
-  check_messages(messages);
+  check_messages(messages, reads_images());
   check_tools(tools);
   check_template_variables(variables);
   if (!last_edit)
@@ -106,6 +106,9 @@ Json ChatTemplate::adapted(Json messages, const Json& tools) const {
     if (adapt_.developer_to_system && one["role"] == "developer") one["role"] = "system";
   if (adapt_.merges_systems) merge_leading_systems(messages);
   if (adapt_.late_systems_to_users) late_systems_to_users(messages);
+  if (adapt_.moves_tool_images) move_tool_images(messages);
+  if (adapt_.images_to_text)
+    for (Json& one : messages) images_to_text(one, kImageMark);
   fix_call_ids(messages, adapt_.short_ids);
   const bool tells_tools = adapt_.tools_to_system && !tools.empty();
   if (adapt_.calls_to_text || tells_tools) {
@@ -163,6 +166,24 @@ void ChatTemplate::probe_content(Adapt& adapt) const {
       Json::array({message("system", content_of(adapt, kNeedle)), message("user", content_of(adapt, "Hello"))});
   const auto system = attempt(conversation, tools_of(adapt, nullptr));
   adapt.system_to_user = (reads_text || reads_parts) && !contains(system, kNeedle);
+}
+
+void ChatTemplate::read_images(std::string placeholder) {
+  placeholder_ = std::move(placeholder);
+  Json parts = text_parts(kNeedle);
+  parts.insert(parts.begin(), Json{{"type", "image"}});
+  const Json tools = tools_of(adapt_, nullptr), asked = message("user", content_of(adapt_, "Hello"));
+  const auto shown = attempt(Json::array({message("user", parts)}), tools);
+  adapt_.images_to_text = !contains(shown, placeholder_) || !contains(shown, kNeedle);
+  Json call = Json::parse(R"({"role": "assistant", "content": "", "tool_calls": [
+      {"type": "function", "id": "call00001", "function": {"name": "look", "arguments": {"at": "x"}}}]})");
+  call["content"] = content_of(adapt_, "");
+  if (adapt_.arguments_to_text) arguments_to_text(call);
+  Json result = message("tool", std::move(parts));
+  result["name"] = "look", result["tool_call_id"] = "call00001";
+  const auto answered = attempt(Json::array({asked, std::move(call), std::move(result)}), tools);
+  adapt_.moves_tool_images = adapt_.images_to_text || adapt_.calls_to_text || !contains(answered, placeholder_) ||
+                             !contains(answered, kNeedle);
 }
 
 // Which orders of system and user messages the template shows.

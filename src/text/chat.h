@@ -18,6 +18,9 @@
 //   - Absent tools become an empty list if the template needs a list.
 //   - Tools that the template does not show are described in the system message, and calls and results become text
 //     (generic_tools.h). Calls that the template does not show become text in the syntax of the model's family.
+//   - An image is a part {"type": "image"}, for which the template writes the model's placeholder. If the template shows
+//     no images, kImageMark stands where each image was. If it shows none in results of tools, these images move into a
+//     user message after the results.
 // Input that the template supports is passed unchanged.
 #pragma once
 #include <functional>
@@ -29,6 +32,9 @@
 #include "text/jinja/template.h"
 
 namespace ingot {
+
+// U+10FFFD, a private character: the place of an image in the text of a template that shows no images.
+inline constexpr std::string_view kImageMark = "\xF4\x8F\xBF\xBD";
 
 class ChatTemplate {
  public:
@@ -48,6 +54,11 @@ class ChatTemplate {
   std::string render(const nlohmann::ordered_json& messages, const nlohmann::ordered_json& tools,
                      bool add_generation_prompt, const nlohmann::ordered_json& variables,
                      const Edit& last_edit = {}) const;
+
+  // Allows images in messages. placeholder: the text that templates of the model write for an image.
+  void read_images(std::string placeholder);
+  bool reads_images() const { return !placeholder_.empty(); }
+  const std::string& placeholder() const { return placeholder_; }
 
   // What a user should know about changes that render() makes to these messages; empty if there is nothing.
   std::string change_of(const nlohmann::ordered_json& messages) const;
@@ -70,6 +81,7 @@ class ChatTemplate {
     bool keeps_results = false;  // the template shows messages of the role "tool"
     bool null_tools_to_empty = false;
     bool tools_to_system = false, calls_to_text = false;
+    bool images_to_text = false, moves_tool_images = false;
   };
 
   Adapt probe() const;
@@ -84,7 +96,7 @@ class ChatTemplate {
                            bool add_generation_prompt, const nlohmann::ordered_json& variables) const;
   std::optional<std::string> attempt(const nlohmann::ordered_json& messages, const nlohmann::ordered_json& tools) const;
 
-  std::string source_, bos_, eos_, answer_prefix_;
+  std::string source_, bos_, eos_, answer_prefix_, placeholder_;
   TemplateLimits limits_;
   TemplateClock clock_;
   Template template_;

@@ -60,14 +60,24 @@ void take_marks_out(Json& json) {
   });
 }
 
+// The user's own kImageMark would be an image.
+void take_image_marks_out(Json& json) {
+  if (json.is_string()) take_out(json.get_ref<std::string&>(), kImageMark);
+  if (json.is_structured())
+    for (Json& item : json) take_image_marks_out(item);
+}
+
 // Puts marks into all texts of a request at places that spell control tokens.
 class Marker {
  public:
-  explicit Marker(const Tokenizer& tokenizer) {
+  // also: a text that is to be marked like a control token; empty: none.
+  Marker(const Tokenizer& tokenizer, std::string_view also) {
     std::vector<std::pair<std::string_view, int32_t>> names;
+    bool has_also = also.empty();
     for (int32_t id = 0; id < tokenizer.n_vocab(); ++id)
       if (tokenizer.is_special(id) && !tokenizer.token_text(id).empty())
-        names.emplace_back(tokenizer.token_text(id), id);
+        has_also |= names.emplace_back(tokenizer.token_text(id), id).first == also;
+    if (!has_also) names.emplace_back(also, 0);
     for (const auto& [name, id] : names) {
       if (is_word(name.substr(0, 1)) || name.size() > AddedTokens::kMaxBytes) continue;
       names_.push_back(name);
@@ -219,10 +229,12 @@ size_t RenderedChat::find(std::string_view token, size_t from) const {
 
 RenderedChat render_chat(const Tokenizer& tokenizer, const ChatTemplate& chat, const Json& messages, const Json& tools,
                          const Json& variables, ChatEnd end) {
-  const Marker marker(tokenizer);
-  const Json shown = end == ChatEnd::kOpenMessage ? with_end(messages) : messages;
+  const Marker marker(tokenizer, chat.placeholder());
+  Json shown[] = {end == ChatEnd::kOpenMessage ? with_end(messages) : messages, tools, variables};
+  if (chat.reads_images())
+    for (Json& part : shown) take_image_marks_out(part);
   const auto render = [&](const ChatTemplate::Edit& edit) {
-    std::string text = chat.render(shown, tools, end == ChatEnd::kAnswer, variables, edit);
+    std::string text = chat.render(shown[0], shown[1], end == ChatEnd::kAnswer, shown[2], edit);
     if (end == ChatEnd::kOpenMessage) cut_at_end(text);
     return text;
   };
@@ -230,6 +242,11 @@ RenderedChat render_chat(const Tokenizer& tokenizer, const ChatTemplate& chat, c
   rendered.text = render([&](Json& part) { marker.mark(part); });
   rendered.quoted = take_marks(rendered.text);
   if (!rendered.quoted.empty()) prefer_plain(rendered.text, render(take_marks_out), rendered.quoted);
+  if (chat.reads_images())
+    for (size_t at = 0; (at = rendered.text.find(kImageMark, at)) != std::string::npos;) {
+      rendered.replace(at, kImageMark.size(), chat.placeholder());
+      at += chat.placeholder().size();
+    }
   return rendered;
 }
 

@@ -25,7 +25,7 @@ size_t depth_of(const Json& json, size_t limit) {
   return depth + 1;
 }
 
-void check_content(const Json& content, size_t i) {
+void check_content(const Json& content, size_t i, const Json& role, bool reads_images) {
   if (content.is_string() || content.is_null()) return;
   if (!content.is_array()) throw Error("messages[{}].content must be a string, null or an array of parts", i);
   for (size_t j = 0; j < content.size(); ++j) {
@@ -33,9 +33,13 @@ void check_content(const Json& content, size_t i) {
     if (!part.is_object() || !part.contains("type") || !part["type"].is_string()) {
       throw Error("messages[{}].content[{}] must be an object with a type", i, j);
     }
+    if (reads_images && part["type"] == "image") {
+      if (role == "user" || role == "tool") continue;
+      throw Error("messages[{}].content[{}]: images belong in messages of the role user or tool", i, j);
+    }
     if (part["type"] != "text") {
-      throw Error("messages[{}].content[{}]: parts of type '{}' are not supported; this model reads text only", i, j,
-                  printable(part["type"].get_ref<const std::string&>(), 64));
+      throw Error("messages[{}].content[{}]: parts of type '{}' are not supported; this model reads {} only", i, j,
+                  printable(part["type"].get_ref<const std::string&>(), 64), reads_images ? "text and images" : "text");
     }
     if (!part.contains("text") || !part["text"].is_string())
       throw Error("messages[{}].content[{}].text must be a string", i, j);
@@ -68,14 +72,14 @@ void for_arguments(Json& message, Change change) {
 
 }  // namespace
 
-void check_messages(const Json& messages) {
+void check_messages(const Json& messages, bool reads_images) {
   if (!messages.is_array() || messages.empty()) throw Error("messages must be an array of at least one message");
   if (messages.size() > kMaxMessages)
     throw Error("messages has {} items, over the limit of {}", messages.size(), kMaxMessages);
   for (size_t i = 0; i < messages.size(); ++i) {
     const Json& message = messages[i];
     role_of(message, i);
-    if (message.contains("content")) check_content(message["content"], i);
+    if (message.contains("content")) check_content(message["content"], i, message["role"], reads_images);
     if (message.contains("tool_calls")) check_tool_calls(message["tool_calls"], i);
     if (depth_of(message, kMaxMessageDepth + 1) > kMaxMessageDepth)
       throw Error("messages[{}] nests deeper than {}", i, kMaxMessageDepth);
@@ -136,6 +140,42 @@ std::string joined_parts(const Json& parts) {
   return out;
 }
 
+bool is_image_part(const Json& part) { return part.is_object() && part.value("type", Json()) == "image"; }
+
+int count_images(const Json& messages) {
+  int n = 0;
+  for (const Json& message : messages)
+    if (message.contains("content") && message["content"].is_array())
+      n += static_cast<int>(std::ranges::count_if(message["content"], is_image_part));
+  return n;
+}
+
+void move_tool_images(Json& messages) {
+  Json out = Json::array(), moved = Json::array();
+  const auto flush = [&] {
+    if (!moved.empty()) out.push_back(Json{{"role", "user"}, {"content", std::exchange(moved, Json::array())}});
+  };
+  for (Json& message : messages) {
+    if (message["role"] != "tool") {
+      flush();
+    } else if (message.contains("content") && message["content"].is_array()) {
+      Json kept = Json::array();
+      for (Json& part : message["content"]) (is_image_part(part) ? moved : kept).push_back(std::move(part));
+      if (kept.empty()) kept.push_back(Json{{"type", "text"}, {"text", ""}});
+      message["content"] = std::move(kept);
+    }
+    out.push_back(std::move(message));
+  }
+  flush();
+  messages = std::move(out);
+}
+
+void images_to_text(Json& message, std::string_view mark) {
+  if (!message.contains("content") || !message["content"].is_array()) return;
+  for (Json& part : message["content"])
+    if (is_image_part(part)) part = Json{{"type", "text"}, {"text", mark}};
+}
+
 void arguments_to_object(Json& message) {
   for_arguments(message, [](Json& arguments) {
     if (!arguments.is_string()) return;
@@ -165,6 +205,16 @@ void append_content(Json& into, const Json& from) {
   const Json more = from.value("content", Json());
   if (content.is_array() && more.is_array()) {
     content.insert(content.end(), more.begin(), more.end());
+    return;
+  }
+  const auto has_image = [](const Json& one) {
+    return one.is_array() && std::ranges::any_of(one, is_image_part);
+  };
+  if (has_image(content) || has_image(more)) {
+    Json parts = content.is_array() ? content : Json::array({Json{{"type", "text"}, {"text", content}}});
+    for (const Json& part : more.is_array() ? more : Json::array({Json{{"type", "text"}, {"text", more}}}))
+      parts.push_back(part);
+    content = std::move(parts);
     return;
   }
   const auto text_of = [](const Json& one) {

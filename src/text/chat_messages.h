@@ -7,7 +7,8 @@
 namespace ingot {
 
 // These functions throw Error, which names the field (messages[2].content), for malformed input or input over a limit.
-void check_messages(const nlohmann::ordered_json& messages);
+// reads_images: parts {"type": "image"} are allowed too, in messages of the roles user and tool.
+void check_messages(const nlohmann::ordered_json& messages, bool reads_images = false);
 void check_tools(const nlohmann::ordered_json& tools);
 void check_template_variables(const nlohmann::ordered_json& variables);
 // For messages of a request: a role must be one of OpenAI's, or appear in a comparison in the template's source. A
@@ -16,6 +17,14 @@ void check_turns(const nlohmann::ordered_json& messages, std::string_view templa
 
 // Joins the texts of content parts, one part per line.
 std::string joined_parts(const nlohmann::ordered_json& parts);
+
+// Images in content parts.
+bool is_image_part(const nlohmann::ordered_json& part);
+int count_images(const nlohmann::ordered_json& messages);
+// Moves the images of results of tools into a user message after the results.
+void move_tool_images(nlohmann::ordered_json& messages);
+// Replaces each image by a text part that is `mark`.
+void images_to_text(nlohmann::ordered_json& message, std::string_view mark);
 
 // Turns the arguments of each tool call of the message into an object if they are the JSON text of an object
 // (arguments_to_object), or into text (arguments_to_text).

@@ -20,7 +20,7 @@ constexpr int kScale = 8;  // decimals of the oracle's numbers
 // A number of at most `kScale` decimals, times 10^kScale.
 using Scaled = __int128;
 
-struct Spelling {
+struct NegationSpelling {
   std::string text;
   Scaled value;
   bool is_plain;  // without an exponent and a sign before zero
@@ -29,7 +29,7 @@ struct Spelling {
 Scaled power_of_ten(int n) { return n == 0 ? 1 : 10 * power_of_ten(n - 1); }
 
 // A spelling of `digits` * 10^exponent: written out or with an exponent, with zeros at the end or without.
-Spelling spell(std::mt19937_64& random) {
+NegationSpelling spell(std::mt19937_64& random) {
   const auto draw = [&](int n) { return static_cast<int>(random() % static_cast<uint64_t>(n)); };
   const int64_t digits = draw(3) == 0 ? draw(4) : draw(2000);
   const int n_decimals = draw(3), exponent = draw(9) - 4;
@@ -53,8 +53,8 @@ struct NumberRule {
 };
 
 NumberRule draw_number_rule(std::mt19937_64& random) {
-  const Spelling bound = [&] {
-    Spelling one = spell(random);
+  const NegationSpelling bound = [&] {
+    NegationSpelling one = spell(random);
     while (!one.is_plain) one = spell(random);
     return one;
   }();
@@ -106,7 +106,7 @@ TEST(SchemaNegation, NumbersInAnySpelling) {
     const std::string schema = fmt::format(fmt::runtime(opposite.schema), rule.keywords);
     const auto negated = compile_schema(schema, {}, {.any_order = true});
     for (int k = 0; k < 40; ++k) {
-      const Spelling number = spell(random);
+      const NegationSpelling number = spell(random);
       const bool is_inside = rule.holds(number.value, rule.bound);
       const bool passes = ingot::testing::accepts(*machine, number.text);
       const std::string value = fmt::format(fmt::runtime(opposite.value), number.text);
