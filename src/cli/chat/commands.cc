@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 
+#include "base/base64.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "cli/terminal/console.h"
@@ -65,24 +66,12 @@ void do_edit(ChatSession& session, LineReader& reader, const std::string& text) 
   session.answer_instead(changed);
 }
 
-std::string base64(std::string_view bytes) {
-  constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string out;
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    const std::string_view group = bytes.substr(i, 3);
-    uint32_t bits = 0;
-    for (size_t k = 0; k < 3; ++k) bits = bits << 8 | (k < group.size() ? static_cast<uint8_t>(group[k]) : 0);
-    for (size_t k = 0; k < 4; ++k) out += k <= group.size() ? kDigits[bits >> (18 - 6 * k) & 63] : '=';
-  }
-  return out;
-}
-
 // Uses the terminal's clipboard command (OSC 52), which also works over ssh.
 void do_copy(ChatSession& session, LineReader&, const std::string&) {
   const std::optional<std::string> answer = session.talk.last("assistant");
   if (!answer) return say("There is no answer to copy.\n");
   if (!stdout_is_terminal()) return say("Only a terminal has a clipboard: use /save FILE.\n");
-  fmt::print("\033]52;c;{}\aThe answer was given to the terminal's clipboard.\n", base64(*answer));
+  fmt::print("\033]52;c;{}\aThe answer was given to the terminal's clipboard.\n", to_base64(*answer));
 }
 
 void do_model(ChatSession& session, LineReader&, const std::string& path) {
