@@ -30,6 +30,7 @@ constexpr LlamaFlag kLlamaFlags[] = {
     {"-hff", Takes::kValue, "--hf-file", ""},
     {"--n-predict", Takes::kValue, "--predict", ""},
     {"-j", Takes::kValue, "--json-schema", ""},
+    {"-mm", Takes::kValue, "--mmproj", ""},
     {"-md --model-draft", Takes::kValue, "--draft", ""},
     {"-hft", Takes::kValue, "--hf-token", ""},
     {"-np --parallel", Takes::kValue, "--max-seqs", "only `ingot serve` computes several sequences"},

@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/process_use.h"
+#include "server/fields/image_fields.h"
 #include "server/fields/known_fields.h"
 #include "server/fields/request_fields.h"
 #include "server/requests/fields.h"
@@ -16,6 +17,9 @@
 #include "server/web.h"
 
 namespace ingot {
+
+// Loading waits for other servers, so one thread would let a slow one delay all images.
+constexpr int kImageThreads = 4;
 
 // The kind of model that a route needs.
 enum class Needs { kAny, kWriter, kEmbedder, kRanker };
@@ -206,12 +210,14 @@ App::App(const AppOptions& options, ModelPool& models)
       models_(models),
       prepare_(options.prepare_threads),
       stream_(options.stream_threads),
+      image_workers_(kImageThreads),
       pacer_(stream_, options.stream_interval, options.stream_interval_each) {}
 
 App::~App() { stop_workers(); }
 
 void App::stop_workers() {
   prepare_.stop();
+  image_workers_.stop();
   stream_.stop();
 }
 
@@ -349,11 +355,26 @@ void App::run(const std::shared_ptr<Job>& job) {
       guarded(*job, [&] {
         if (!model) throw ApiError(503, "the model could not be loaded: " + printable(failure, 512));
         check_kind(job->route.needs, *model);
-        job->route.on_worker({job->request, job->body, std::move(model), job->responder, pacer_,
-                              options_.keep_billing_header, models_, name});
+        if (!model->images() || !has_images(job->body)) return run_on_model(job, model, name);
+        if (n_image_jobs_ >= options_.images.max_queue)
+          throw ApiError(429,
+                         fmt::format("the server is busy with {} requests that have images; try again soon",
+                                     n_image_jobs_.load()),
+                         "", "image_queue_full");
+        ++n_image_jobs_;
+        const std::shared_ptr<void> counted(this, [](void* app) { --static_cast<App*>(app)->n_image_jobs_; });
+        image_workers_.post([this, job, guarded, model, name, counted] {
+          guarded(*job, [&] { run_on_model(job, model, name); });
+        });
       });
     });
   });
+}
+
+void App::run_on_model(const std::shared_ptr<Job>& job, const std::shared_ptr<ServedModel>& model,
+                       const std::string& name) {
+  job->route.on_worker({job->request, job->body, model, job->responder, pacer_, options_.keep_billing_header, models_,
+                        name, options_.images});
 }
 
 // The model that the body names. With a single model, any name means that model.

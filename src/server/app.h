@@ -10,6 +10,7 @@
 #include "server/http_metrics.h"
 #include "server/models/model_pool.h"
 #include "server/requests/access.h"
+#include "server/requests/image_source.h"
 #include "server/requests/rate_limit.h"
 #include "server/web.h"
 
@@ -34,6 +35,7 @@ struct AppOptions {
   std::chrono::seconds keep_answers{120};     // how long answers with a name are kept without a listener; 0: not
   size_t max_preparing = 1024;                // requests whose bodies wait for a worker
   std::shared_ptr<MemoryBudget> memory = {};  // for parsed requests; null: no limit
+  ImagePolicy images = {};
 };
 
 enum class Phase { kLoading, kReady, kDraining, kDead };
@@ -72,6 +74,7 @@ class App final : public HttpHandler {
   std::string route_name(const std::string& path) const;
   void log_access(const AccessRecord& record) const;
   void run(const std::shared_ptr<Job>& job);
+  void run_on_model(const std::shared_ptr<Job>& job, const std::shared_ptr<ServedModel>& model, const std::string& name);
   std::string model_name(const JsonValue& body);
   std::optional<HttpResponse> over_limit(const HttpRequest& head);
 
@@ -97,9 +100,11 @@ class App final : public HttpHandler {
   std::atomic<Phase> phase_{Phase::kLoading};
   std::atomic<int> n_active_{0};
   std::atomic<size_t> n_preparing_{0};
+  std::atomic<int> n_image_jobs_{0};
   std::atomic_flag told_other_name_;  // that a request has named a model other than the only one
   ModelPool& models_;
   Workers prepare_, stream_;
+  Workers image_workers_;  // load and encode the images of requests, which takes long
   Pacer pacer_;
 };
 

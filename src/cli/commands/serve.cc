@@ -151,6 +151,7 @@ std::shared_ptr<ServedModel> load_served(ServeOptions& o, const std::shared_ptr<
   LoadedModel loaded = load_model(checkpoint, runner, [](size_t, size_t) {});
   use_given_template(o.model, loaded);
   if (!loaded.chat) log_warn("this model has no chat template; using ChatML");
+  parts.vision = open_tower(o.model.images, loaded, runner, o.model.check_tensors);
   if (loaded.chat) parts.chat = std::move(*loaded.chat);
   parts.tokenizer = std::move(loaded.tokenizer);
   parts.facts.taken_bytes = loaded.runner->allocated_bytes();
@@ -158,6 +159,8 @@ std::shared_ptr<ServedModel> load_served(ServeOptions& o, const std::shared_ptr<
     parts.facts.devices.push_back({loaded.runner->device_name(i), loaded.runner->backend(i).allocated_bytes()});
   const size_t kv_bytes = loaded.runner->memory().kv_bytes;
   parts.queue_limit = queue_limit(o, loaded.runner->info().max_seqs);
+  parts.image_limits = o.model.images.limits;
+  parts.image_cache_bytes = o.model.images.cache_bytes;
   parts.runner = std::move(loaded.runner);
   parts.call_format = find_call_format(o.tool_parser);
   parts.defaults = checkpoint->generation();
@@ -427,6 +430,21 @@ void add_kv_event_options(CLI::App& command, ServeOptions& o) {
                      "topic of the events (with --kv-events) [kv@HOST@MODEL]");
 }
 
+void add_image_source_options(CLI::App& command, ImagePolicy& images) {
+  command.add_flag("--image-urls", images.fetches_urls,
+                   "fetch images from http and https URLs in requests; only from public addresses");
+  command.add_option("--image-dir", images.folder, "folder below which file: URLs in requests may name images")
+      ->check(CLI::ExistingDirectory);
+  command.add_option("--image-count", images.max_images, "maximum number of images of a request")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  command
+      .add_option("--image-queue", images.max_queue,
+                  "number of requests with images that may wait or be prepared before further ones get 429")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+}
+
 void add_limit_options(CLI::App& command, ServeOptions& o) {
   const auto seconds = [&](const char* flag, std::chrono::milliseconds& into, const char* help) {
     command
@@ -542,6 +560,8 @@ void add_serve(CLI::App& app) {
   add_limit_options(*command, *o);
   add_kv_event_options(*command, *o);
   add_template_options(*command, o->model);
+  add_image_options(*command, o->model.images);
+  add_image_source_options(*command, o->app.images);
   add_runner_options(*command, o->model);
   add_snapshot_option(*command, o->model);
   command->footer(

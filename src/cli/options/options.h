@@ -6,6 +6,7 @@
 
 #include "base/trace_file.h"
 #include "cli/options/hub.h"
+#include "cli/options/images.h"
 #include "cli/options/overrides.h"
 #include "cli/options/parallel.h"
 #include "cli/options/split.h"
@@ -34,6 +35,7 @@ struct ModelOptions {
   std::string numa = "off";       // or "distribute" or "isolate"
   std::string weights;            // "small", "fast" or "auto"; empty: small on the CPU, auto on a GPU
   SplitFlags split;
+  ImageFlags images;
   OverrideFlags overrides;
   std::string gpu_memory;      // a share of the device's memory, or bytes; empty: as the context needs
   std::string trace_path;

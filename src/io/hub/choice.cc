@@ -123,11 +123,13 @@ std::string labels_of(const std::vector<HubGguf>& models) {
   return list + (models.size() > kMax ? ", ..." : "");
 }
 
-HubChoice whole(const std::string& repo, const HubGguf& model) {
+HubChoice whole(const std::string& repo, const HubGguf& model, const std::string& projector) {
   if (model.files.size() != model.n_parts)
     throw Error("{}: '{}' is split into {} files, but only {} of them exist", printable(repo),
                 printable(model.files[0]), model.n_parts, model.files.size());
-  return {.files = model.files, .open = model.files[0], .label = model.label};
+  HubChoice choice{.files = model.files, .open = model.files[0], .label = model.label};
+  if (!projector.empty()) choice.files.push_back(projector);
+  return choice;
 }
 
 }  // namespace
@@ -161,12 +163,26 @@ std::vector<HubGguf> gguf_models(const std::vector<std::string>& paths) {
   return models;
 }
 
+std::string projector_of(const std::vector<std::string>& paths) {
+  constexpr std::string_view kBest[] = {"F16", "BF16", "F32"};
+  std::string best;
+  size_t best_rank = std::size(kBest) + 1;
+  for (const std::string& path : paths) {
+    if (!path.ends_with(".gguf") || to_upper(base_name(path)).find("MMPROJ") == std::string::npos) continue;
+    const size_t rank =
+        static_cast<size_t>(std::find(std::begin(kBest), std::end(kBest), quant_label(path)) - std::begin(kBest));
+    if (rank < best_rank) best = path, best_rank = rank;
+  }
+  return best;
+}
+
 HubChoice choose_files(const std::string& repo, const std::vector<std::string>& paths, const std::string& tag,
                        const std::string& file) {
   const std::vector<HubGguf> models = gguf_models(paths);
+  const std::string projector = projector_of(paths);
   if (!file.empty()) {
     for (const HubGguf& model : models)
-      if (std::find(model.files.begin(), model.files.end(), file) != model.files.end()) return whole(repo, model);
+      if (std::find(model.files.begin(), model.files.end(), file) != model.files.end()) return whole(repo, model, projector);
     if (!contains(paths, file)) throw Error("{} has no file '{}'", printable(repo), printable(file));
     return {.files = {file}, .open = file, .label = file};
   }
@@ -181,7 +197,7 @@ HubChoice choose_files(const std::string& repo, const std::vector<std::string>& 
             : "no model: expected GGUF files, or config.json with model.safetensors");
   const HubGguf* model = by_tag ? find_tag(models, tag) : preferred(models);
   if (model == nullptr) throw Error("{} has no '{}': it has {}", printable(repo), printable(tag), labels_of(models));
-  return whole(repo, *model);
+  return whole(repo, *model, projector);
 }
 
 }  // namespace ingot

@@ -127,16 +127,27 @@ void ImageCache::keep(const PromptImage& image) {
   places_.emplace(image.key, entries_.begin());
 }
 
+void expand_images(RenderedChat& rendered, const VisionModel& vision, std::span<const PromptImage> images) {
+  std::vector<PreparedImage> prepared;
+  for (const PromptImage& image : images) prepared.push_back(without_pixels(image.prepared));
+  vision.expand(rendered, prepared);
+}
+
 std::vector<int32_t> encode_chat_with_images(const Tokenizer& tokenizer, const ChatTemplate& chat,
                                              const nlohmann::ordered_json& messages,
                                              const nlohmann::ordered_json& tools,
                                              const nlohmann::ordered_json& variables, ChatEnd end,
                                              const VisionModel& vision, std::span<const PromptImage> images) {
   RenderedChat rendered = render_chat(tokenizer, chat, messages, tools, variables, end);
-  std::vector<PreparedImage> prepared;
-  for (const PromptImage& image : images) prepared.push_back(without_pixels(image.prepared));
-  vision.expand(rendered, prepared);
+  expand_images(rendered, vision, images);
   return encode_rendered(tokenizer, rendered);
+}
+
+ImageSettings low_detail(const VisionModel& vision) {
+  constexpr int kLowDetailTokens = 256;
+  // Families that choose a resolution have no tiles.
+  if (vision.processor().find("Qwen") != std::string::npos) return {.max_tokens = kLowDetailTokens};
+  return {.splits = false};
 }
 
 int image_tokens(std::span<const PromptImage> images) {

@@ -75,6 +75,9 @@ class ImageCache {
   mutable ImageFigures figures_;
 };
 
+// Puts the images' texts in place of the placeholders. Throws Error if their numbers differ.
+void expand_images(RenderedChat& rendered, const VisionModel& vision, std::span<const PromptImage> images);
+
 // A prompt's tokens: renders the chat, and puts the images' texts in place of the placeholders. messages: with a part
 // {"type": "image"} for each image, in order. Throws Error.
 std::vector<int32_t> encode_chat_with_images(const Tokenizer& tokenizer, const ChatTemplate& chat,
@@ -82,6 +85,9 @@ std::vector<int32_t> encode_chat_with_images(const Tokenizer& tokenizer, const C
                                              const nlohmann::ordered_json& tools,
                                              const nlohmann::ordered_json& variables, ChatEnd end,
                                              const VisionModel& vision, std::span<const PromptImage> images);
+
+// The settings for OpenAI's detail "low": few tokens, as far as the family has a choice.
+ImageSettings low_detail(const VisionModel& vision);
 
 // The tokens that these images take in a prompt.
 int image_tokens(std::span<const PromptImage> images);

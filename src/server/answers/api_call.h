@@ -2,6 +2,7 @@
 #pragma once
 #include "server/answers/generation.h"
 #include "server/models/model_pool.h"
+#include "server/requests/image_source.h"
 #include "text/json_value.h"
 
 namespace ingot {
@@ -15,6 +16,7 @@ struct ApiCall {
   bool keeps_billing_header = false;  // AppOptions::keep_billing_header
   ModelPool& models;
   std::string name;  // of the model in the pool
+  const ImagePolicy& images;
 };
 
 

@@ -121,6 +121,7 @@ void GenerationRun::submit(int i) {
 Request GenerationRun::request_of(int i) {
   Request request;
   request.prompt = spec_.prompts[i / spec_.n];
+  request.embeddings = spec_.embeddings;
   request.sampling = spec_.sampling;
   request.sampling.seed += static_cast<uint64_t>(i % spec_.n);
   request.max_tokens = max_tokens(request.prompt);

@@ -24,14 +24,16 @@ void append_message(const JsonValue& message, const std::string& where, JsonValu
   if (content->is_string()) return out.push_back({{"role", role}, {"content", *content}});
   if (!content->is_array()) refuse_value(where + ".content", "must be a string or an array of blocks");
   JsonValue own = {{"role", role}, {"content", ""}};
-  std::string text;
+  JsonValue said = JsonValue::array();  // texts and images
   for (size_t i = 0; i < content->size(); ++i) {
     const std::string here = fmt::format("{}.content[{}]", where, i);
     const JsonValue& block = (*content)[i];
     if (!block.is_object()) refuse_value(here, "must be an object");
     const std::string& type = string_member(block, "type", here);
-    if (type == "text") {
-      text += (text.empty() ? "" : "\n") + string_member(block, "text", here);
+    if (type == "text" || type == "image") {
+      JsonValue part = block;
+      part["where"] = here;
+      said.push_back(std::move(part));
     } else if (type == "thinking") {
       own["reasoning_content"] = own.value("reasoning_content", "") + string_member(block, "thinking", here);
     } else if (type == "redacted_thinking") {
@@ -49,13 +51,14 @@ void append_message(const JsonValue& message, const std::string& where, JsonValu
           {{"role", "tool"},
            {"tool_call_id", string_member(block, "tool_use_id", here)},
            {"content",
-            result == block.end() || result->is_null() ? "" : content_text(*result, here + ".content", {"text"})}});
+            result == block.end() || result->is_null() ? JsonValue("")
+                                                       : content_with_images(*result, here + ".content", {"text"})}});
     } else {
-      refuse_value(here + ".type", "must be text, thinking, tool_use or tool_result: this model reads text only");
+      refuse_value(here + ".type", "must be text, image, thinking, tool_use or tool_result");
     }
   }
-  own["content"] = text;
-  if (!text.empty() || own.contains("tool_calls")) out.push_back(std::move(own));
+  own["content"] = content_with_images(said, where + ".content", {"text"});
+  if (!own["content"].empty() || own.contains("tool_calls")) out.push_back(std::move(own));
 }
 
 // The template's variables for thinking. "adaptive" leaves the choice to the model.
@@ -105,7 +108,7 @@ void leave_out_billing_headers(JsonValue& messages) {
   messages = std::move(kept);
 }
 
-std::vector<int32_t> read_prompt(const ApiCall& call, const Fields& fields, AnswerForm& form) {
+ChatPrompt read_prompt(const ApiCall& call, const Fields& fields, AnswerForm& form) {
   const JsonValue& given = fields.at("messages");
   if (!given.is_array() || given.empty()) fields.refuse("messages", "must be an array of at least one message");
   JsonValue messages = JsonValue::array();
@@ -120,7 +123,7 @@ std::vector<int32_t> read_prompt(const ApiCall& call, const Fields& fields, Answ
   const bool goes_on = last.value("role", "") == "assistant" && !last.contains("tool_calls");
   const ChatEnd end = goes_on ? ChatEnd::kOpenMessage : ChatEnd::kAnswer;
   read_tools(fields, ToolStyle::kMessages, form);
-  return chat_prompt(*call.model, std::move(messages), form, variables, "messages", end);
+  return chat_prompt(call, std::move(messages), form, variables, "messages", end);
 }
 
 // ingot signs nothing, but clients that send thinking back expect a value here.
@@ -292,8 +295,10 @@ void answer_messages(const ApiCall& call) {
   read_max_tokens(fields, {"max_tokens"}, spec);
   ServedModel::Ticket ticket = admit(model, 1);
   AnswerForm form;
-  spec.prompts = {read_prompt(call, fields, form)};
-  check_prompt(model, spec.prompts[0], "messages");
+  ChatPrompt prompt = read_prompt(call, fields, form);
+  spec.prompts = {prompt.tokens};
+  check_prompt(model, spec.prompts[0], "messages", prompt.images);
+  encode_images(call, prompt, spec);
   shape_answer(call, std::move(form), spec);
   auto writer = std::make_unique<MessagesWriter>(model.id(), static_cast<int>(spec.prompts[0].size()));
   GenerationRun::start(call.model, std::move(ticket), std::move(spec), call.pacer, std::move(writer), call.responder);
@@ -302,7 +307,7 @@ void answer_messages(const ApiCall& call) {
 void answer_count_tokens(const ApiCall& call) {
   const Fields fields(call.body);
   AnswerForm form;
-  call.responder->respond({.body = dump_json({{"input_tokens", read_prompt(call, fields, form).size()}})});
+  call.responder->respond({.body = dump_json({{"input_tokens", read_prompt(call, fields, form).tokens.size()}})});
 }
 
 }  // namespace ingot

@@ -176,7 +176,75 @@ std::vector<Prompt> read_prompts(const Fields& fields, const Tokenizer& tokenize
   return prompts;
 }
 
-void answer(const ApiCall& call, const Fields& fields, std::vector<Prompt> prompts) {
+// llama.cpp's two forms of a prompt with images. The prompt names each image: "[img-12]" for {"data", "id": 12} in
+// image_data, or "<__media__>" for the next of multimodal_data in {"prompt_string", "multimodal_data"}.
+struct NamedImages {
+  std::string text;
+  std::vector<std::pair<std::string, std::string>> images;  // names in the text, and Base64
+  std::string field;
+};
+
+NamedImages read_named_images(const Fields& fields) {
+  const JsonValue& prompt = fields.at("prompt");
+  NamedImages named;
+  if (prompt.is_object()) {
+    named.text = string_member(prompt, "prompt_string", "prompt");
+    named.field = "prompt.multimodal_data";
+    const JsonValue* data = find_member(prompt, "multimodal_data");
+    if (data && !data->is_array()) refuse_value(named.field, "must be an array");
+    for (size_t i = 0; data && i < data->size(); ++i) {
+      if (!(*data)[i].is_string()) refuse_value(fmt::format("{}[{}]", named.field, i), "must be Base64");
+      named.images.emplace_back("<__media__>", (*data)[i].get<std::string>());
+    }
+    return named;
+  }
+  if (!prompt.is_string()) fields.refuse("prompt", "must be a string if there are images");
+  named.text = prompt.get<std::string>();
+  named.field = "image_data";
+  for (const JsonValue& image : fields.at("image_data")) {
+    const std::string where = fmt::format("image_data[{}]", named.images.size());
+    const Fields one(image, where + ".");
+    named.images.emplace_back(fmt::format("[img-{}]", one.integer("id", 0, INT32_MAX).value_or(0)),
+                              string_member(image, "data", where));
+  }
+  return named;
+}
+
+// The text with the model's placeholders, and the images in their order in the text.
+ChatPrompt encode_named_images(const ApiCall& call, NamedImages named) {
+  const ServedModel& model = *call.model;
+  if (!model.images()) refuse_value(named.field, "is not supported; this model reads text only");
+  JsonValue parts = JsonValue::array();
+  RenderedChat rendered;
+  for (size_t begin = 0; begin <= named.text.size();) {
+    size_t at = named.text.npos, which = 0;
+    for (size_t i = 0; i < named.images.size(); ++i) {
+      const size_t found = named.text.find(named.images[i].first, begin);
+      const bool is_next = found < at && !named.images[i].second.empty();
+      if (is_next) at = found, which = i;
+    }
+    rendered.text.append(named.text, begin, at == named.text.npos ? at : at - begin);
+    if (at == named.text.npos) break;
+    rendered.text += call.model->images()->vision().placeholder();
+    begin = at + named.images[which].first.size();
+    parts.push_back(image_data_part(std::exchange(named.images[which].second, {}),
+                                    fmt::format("{}[{}]", named.field, which)));
+  }
+  if (parts.size() < named.images.size())
+    refuse_value(named.field, fmt::format("has {} images, but the prompt names {}", named.images.size(), parts.size()));
+  JsonValue messages = {{{"content", std::move(parts)}}};
+  std::vector<ImageFile> files = take_images(call, messages);
+  try {
+    ChatPrompt prompt{.images = call.model->images()->prepare(std::move(files))};
+    expand_images(rendered, call.model->images()->vision(), prompt.images);
+    prompt.tokens = model.tokenizer().encode(rendered.text, {.add_special = true, .parse_special = true});
+    return prompt;
+  } catch (const Error& error) {
+    throw ApiError(400, printable(error.what(), 1024), named.field);
+  }
+}
+
+void answer(const ApiCall& call, const Fields& fields, std::vector<Prompt> prompts, ChatPrompt with_images = {}) {
   ServedModel& model = *call.model;
   GenerationSpec spec;
   read_sampling(call, fields, spec);
@@ -194,7 +262,7 @@ void answer(const ApiCall& call, const Fields& fields, std::vector<Prompt> promp
                                .probabilities = n_probs > 0,
                                .timings = fields.boolean("timings_per_token").value_or(false)};
   for (size_t i = 0; i < prompts.size(); ++i) {
-    check_prompt(model, spec.prompts[i], prompts[i].path.c_str());
+    check_prompt(model, spec.prompts[i], prompts[i].path.c_str(), with_images.images);
     options.prompts.push_back(model.tokenizer().decode(spec.prompts[i]));
     options.n_prompt.push_back(static_cast<int>(spec.prompts[i].size()));
   }
@@ -203,6 +271,7 @@ void answer(const ApiCall& call, const Fields& fields, std::vector<Prompt> promp
     for (const std::vector<int32_t>& prompt : spec.prompts) spec.slots.push_back(model.slots().choose(prompt));
   spec.slots.resize(spec.prompts.size(), spec.slots.back());
   options.slots = spec.slots;
+  encode_images(call, with_images, spec);
   constrain_text(call, spec);
   options.warnings = spec.constraint_warnings;
   options.settings = settings_json(spec);
@@ -249,7 +318,12 @@ std::vector<int32_t> extra_tokens(const Fields& fields, const Tokenizer& tokeniz
 
 void answer_llama_completion(const ApiCall& call) {
   const Fields fields(call.body, "", kLlamaAliases);
-  answer(call, fields, read_prompts(fields, call.model->tokenizer()));
+  const JsonValue* images = fields.find("image_data");
+  if (!fields.at("prompt").is_object() && (!images || images->empty()))
+    return answer(call, fields, read_prompts(fields, call.model->tokenizer()));
+  ChatPrompt prompt = encode_named_images(call, read_named_images(fields));
+  std::vector<Prompt> prompts = {{"prompt", prompt.tokens}};
+  answer(call, fields, std::move(prompts), std::move(prompt));
 }
 
 void answer_llama_infill(const ApiCall& call) {

@@ -142,11 +142,18 @@ void run(const ApiCall& call, const Fields& fields, GenerationSpec spec, ServedM
   GenerationRun::start(call.model, std::move(ticket), std::move(spec), call.pacer, std::move(writer), call.responder);
 }
 
+// Makes the prompt of a chat the request's prompt.
+void use_chat(const ApiCall& call, ChatPrompt prompt, const char* field, GenerationSpec& spec) {
+  spec.prompts = {prompt.tokens};
+  check_prompt(*call.model, spec.prompts[0], field, prompt.images);
+  encode_images(call, prompt, spec);
+}
+
 // Encodes a chat in OpenAI's form. If the last message is the assistant's, the answer continues it.
-std::vector<int32_t> encode(const ServedModel& model, JsonValue chat, AnswerForm& form) {
+ChatPrompt encode(const ApiCall& call, JsonValue chat, AnswerForm& form) {
   const JsonValue& last = chat["messages"].back();
   if (last.value("role", "") == "assistant" && !last.contains("tool_calls")) chat["continue_final_message"] = true;
-  return read_chat_prompt(Fields(chat), model, form);
+  return read_chat_prompt(call, Fields(chat), form);
 }
 
 // Encodes a raw prompt: the prompt unchanged, or prompt and suffix around a gap.
@@ -175,7 +182,7 @@ void answer_ollama_chat(const ApiCall& call) {
     return answer_loaded(call, fields, true);
   }
   ServedModel::Ticket ticket = admit(*call.model, 1);
-  spec.prompts = {encode(*call.model, std::move(chat), form)};
+  use_chat(call, encode(call, std::move(chat), form), "messages", spec);
   shape_answer(call, std::move(form), spec);
   run(call, fields, std::move(spec), std::move(ticket), true);
 }
@@ -187,10 +194,13 @@ void answer_ollama_generate(const ApiCall& call) {
   GenerationSpec spec = read_spec(call, fields);
   JsonValue chat = {{"messages", JsonValue::array()}};
   read_think(fields, *call.model, chat);
-  if (prompt.empty() && suffix.empty()) return answer_loaded(call, fields, false);
+  const JsonValue* images = fields.find("images");
+  const bool has_images = images && !images->empty();
+  if (prompt.empty() && suffix.empty() && !has_images) return answer_loaded(call, fields, false);
   ServedModel::Ticket ticket = admit(*call.model, 1);
   AnswerForm form;
   if (fields.boolean("raw").value_or(false) || !suffix.empty()) {
+    if (has_images) fields.refuse("images", "needs a chat template: leave out raw and suffix");
     spec.prompts = {encode_raw(fields, *call.model, prompt, suffix)};
     constrain_text(call, spec);
     form.warnings = spec.constraint_warnings;
@@ -200,8 +210,10 @@ void answer_ollama_generate(const ApiCall& call) {
   }
   if (const auto system = fields.string("system", 16 << 20); system && !system->empty())
     chat["messages"].push_back({{"role", "system"}, {"content", *system}});
-  chat["messages"].push_back({{"role", "user"}, {"content", prompt}});
-  spec.prompts = {encode(*call.model, std::move(chat), form)};
+  JsonValue asked = {{"role", "user"}, {"content", prompt}};
+  if (has_images) add_ollama_images(*images, "images", asked);
+  chat["messages"].push_back(std::move(asked));
+  use_chat(call, encode(call, std::move(chat), form), "prompt", spec);
   shape_answer(call, std::move(form), spec);
   run(call, fields, std::move(spec), std::move(ticket), false);
 }

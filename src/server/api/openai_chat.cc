@@ -228,10 +228,12 @@ void answer_chat(const ApiCall& call) {
   read_max_tokens(fields, {"max_completion_tokens", "max_tokens"}, spec);
   ServedModel::Ticket ticket = admit(model, spec.n);
   AnswerForm form;
-  spec.prompts = {read_chat_prompt(fields, model, form)};
+  ChatPrompt prompt = read_chat_prompt(call, fields, form);
+  spec.prompts = {prompt.tokens};
   truncate_prompts(fields, model, spec);
-  check_prompt(model, spec.prompts[0], "messages");
+  check_prompt(model, spec.prompts[0], "messages", prompt.images);
   check_scores(fields, "prompt_logprobs", spec);
+  encode_images(call, prompt, spec);
   form.splits_reasoning = fields.string("reasoning_format", 64).value_or("auto") != "none";
   shape_answer(call, std::move(form), spec);
   auto writer = std::make_unique<ChatWriter>(ChatWriter::Options{.model = model.id(),
@@ -250,9 +252,10 @@ void answer_chat_render(const ApiCall& call) {
   read_generation(call, fields, spec);  // refuses what the route that answers refuses
   read_logprobs(fields, spec.sampling);
   read_max_tokens(fields, {"max_completion_tokens", "max_tokens"}, spec);
-  spec.prompts = {read_chat_prompt(fields, *call.model, form)};
+  const ChatPrompt prompt = read_chat_prompt(call, fields, form);
+  spec.prompts = {prompt.tokens};
   truncate_prompts(fields, *call.model, spec);
-  check_prompt(*call.model, spec.prompts[0], "messages");
+  check_prompt(*call.model, spec.prompts[0], "messages", prompt.images);
   AnswerText out(call.request, spec.prompts[0].capacity() * sizeof(int32_t));
   add_rendered(out, random_id("chatcmpl-"), *call.model, spec.prompts[0]);
   call.responder->respond({.body = out.take()});

@@ -38,7 +38,7 @@ void append_item(const JsonValue& item, const std::string& where, JsonValue& mes
     const std::string& role = string_member(item, "role", where);
     if (role != "user" && role != "assistant" && role != "system" && role != "developer")
       refuse_value(where + ".role", "must be user, assistant, system or developer");
-    JsonValue text = content_text(*content, where + ".content", kTextTypes);
+    JsonValue text = content_with_images(*content, where + ".content", kTextTypes);
     const bool joins = role == "assistant" && !messages.empty() && messages.back().contains("reasoning_content") &&
                        messages.back()["content"] == "";
     if (joins)
@@ -56,7 +56,7 @@ void append_item(const JsonValue& item, const std::string& where, JsonValue& mes
     if (output == item.end()) refuse_value(where + ".output", "is missing");
     messages.push_back({{"role", "tool"},
                         {"tool_call_id", string_member(item, "call_id", where)},
-                        {"content", content_text(*output, where + ".output", kTextTypes)}});
+                        {"content", content_with_images(*output, where + ".output", kTextTypes)}});
   } else if (type == "reasoning") {
     append_reasoning(item, where, messages);
   } else {
@@ -64,7 +64,7 @@ void append_item(const JsonValue& item, const std::string& where, JsonValue& mes
   }
 }
 
-std::vector<int32_t> read_prompt(const Fields& fields, const ServedModel& model, AnswerForm& form) {
+ChatPrompt read_prompt(const ApiCall& call, const Fields& fields, AnswerForm& form) {
   JsonValue messages = JsonValue::array();
   if (const auto instructions = fields.string("instructions", 16 << 20))
     messages.push_back({{"role", "system"}, {"content", *instructions}});
@@ -81,7 +81,7 @@ std::vector<int32_t> read_prompt(const Fields& fields, const ServedModel& model,
     if (const auto effort = Fields(*reasoning, "reasoning.").string("effort", 64))
       variables["reasoning_effort"] = *effort;
   read_tools(fields, ToolStyle::kResponses, form);
-  return chat_prompt(model, std::move(messages), form, variables, "input");
+  return chat_prompt(call, std::move(messages), form, variables, "input");
 }
 
 // An item of the output: reasoning, a message or a call. Reasoning and messages each have one text part and differ only
@@ -312,9 +312,11 @@ void answer_responses(const ApiCall& call) {
   read_max_tokens(fields, {"max_output_tokens"}, spec);
   ServedModel::Ticket ticket = admit(model, 1);
   AnswerForm form;
-  spec.prompts = {read_prompt(fields, model, form)};
+  ChatPrompt prompt = read_prompt(call, fields, form);
+  spec.prompts = {prompt.tokens};
   truncate_prompts(fields, model, spec);
-  check_prompt(model, spec.prompts[0], "input");
+  check_prompt(model, spec.prompts[0], "input", prompt.images);
+  encode_images(call, prompt, spec);
   spec.wants_tokens = true;  // to count the tokens of the reasoning
   JsonValue echo = echo_of(fields, spec, form);
   shape_answer(call, std::move(form), spec);

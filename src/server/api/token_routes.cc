@@ -49,7 +49,7 @@ void answer_tokenize(const ApiCall& call) {
   std::vector<int32_t> ids;
   if (fields.find("messages")) {
     AnswerForm form;
-    ids = read_chat_prompt(fields, model, form);
+    ids = read_chat_prompt(call, fields, form).tokens;
   } else {
     if (!text) fields.refuse("prompt", "is missing: give prompt, content or messages");
     ids = model.tokenizer().encode(*text, {.add_special = add, .parse_special = parse});
@@ -90,7 +90,7 @@ void answer_detokenize(const ApiCall& call) {
 void answer_template(const ApiCall& call) {
   const Fields fields(call.body);
   AnswerForm form;
-  const std::vector<int32_t> ids = read_chat_prompt(fields, *call.model, form);
+  const std::vector<int32_t> ids = read_chat_prompt(call, fields, form).tokens;
   call.responder->respond({.body = dump_json({{"prompt", call.model->tokenizer().decode(ids)}})});
 }
 

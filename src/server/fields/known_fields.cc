@@ -24,14 +24,17 @@ constexpr uint32_t kAll = 0xffffffff;
 constexpr const char* kNever = "-";
 
 constexpr const char* kNoMemory = "is not supported: this server stores nothing, so send the whole conversation";
-constexpr const char* kTextOnly = "is not supported: this server reads and writes text only";
+constexpr const char* kTextOnly = "is not supported: this server writes text only";
 constexpr const char* kNotNames = "is not supported: use prompt_name";
 
 constexpr KnownField kFields[] = {
     {"model", kAll, kString},
     // The prompt.
     {"messages", kTemplated | kAnthropic | kOllamaChat, kArray},
-    {"prompt", kCompletions | kLlamaCompletion, kString | kArray},
+    {"prompt", kCompletions, kString | kArray},
+    {"prompt", kLlamaCompletion, kString | kArray | kObject},
+    {"image_data", kLlamaCompletion, kArray},
+    {"images", kOllamaGenerate, kArray},
     {"prompt", kTokenize | kOllamaGenerate | kOllamaEmbeddings | kLlamaInfill, kString},
     {"input_prefix", kLlamaInfill, kString},
     {"input_suffix", kLlamaInfill, kString},
@@ -249,8 +252,7 @@ constexpr KnownField kFields[] = {
     {"return_tokens_as_token_ids", kChat | kCompletions, kBool, kRefused, "", "is not supported: use return_token_ids"},
     {"truncate_prompt_tokens", kMessages, kInteger, kRefused, "",
      "is not supported on this route: send fewer messages, or use /v1/chat/completions"},
-    {"images", kOllamaGenerate, kArray, kRefused, "", kTextOnly},
-    {"image_data", kLlama, kArray, kRefused, "", kTextOnly},
+    {"image_data", kLlamaInfill, kArray, kRefused, "", "is not supported on this route: use /completion"},
     {"width", kOllamaGenerate, kInteger, kRefused, "", kTextOnly},
     {"height", kOllamaGenerate, kInteger, kRefused, "", kTextOnly},
     {"steps", kOllamaGenerate, kInteger, kRefused, "", kTextOnly},

@@ -8,6 +8,7 @@
 
 #include "base/ascii.h"
 #include "server/fields/constraint_fields.h"
+#include "server/fields/image_fields.h"
 #include "text/chat_messages.h"
 
 namespace ingot {
@@ -90,8 +91,6 @@ JsonValue openai_messages(const JsonValue& messages) {
     const std::string here = fmt::format("messages[{}]", i);
     if (!message.is_object()) refuse_value(here, "must be an object");
     const Fields fields(message, here + ".");
-    if (const JsonValue* images = fields.find("images"); images && !images->empty())
-      fields.refuse("images", "is not supported: this model reads text only");
     JsonValue one = JsonValue::object();
     const std::pair<const char*, const char*> kNames[] = {{"role", "role"},
                                                           {"content", "content"},
@@ -102,9 +101,24 @@ JsonValue openai_messages(const JsonValue& messages) {
       if (const auto text = fields.string(name, 16 << 20)) one[as] = *text;
     if (const JsonValue* calls = fields.find("tool_calls"))
       one["tool_calls"] = openai_calls(*calls, here + ".tool_calls");
+    if (const JsonValue* images = fields.find("images")) add_ollama_images(*images, here + ".images", one);
     own.push_back(std::move(one));
   }
   return own;
+}
+
+void add_ollama_images(const JsonValue& images, const std::string& where, JsonValue& message) {
+  if (!images.is_array()) refuse_value(where, "must be an array");
+  if (images.empty()) return;
+  JsonValue parts = JsonValue::array();
+  for (size_t i = 0; i < images.size(); ++i) {
+    const std::string here = fmt::format("{}[{}]", where, i);
+    if (!images[i].is_string()) refuse_value(here, "must be Base64");
+    parts.push_back(image_data_part(images[i].get_ref<const std::string&>(), here));
+  }
+  if (const auto content = message.find("content"); content != message.end() && *content != "")
+    parts.push_back({{"type", "text"}, {"text", *content}});
+  message["content"] = std::move(parts);
 }
 
 bool can_think(const ServedModel& model) {

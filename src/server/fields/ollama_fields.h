@@ -12,8 +12,10 @@ inline constexpr const char* kOllamaVersion = "0.12.11";
 // Fields with Ollama's names: the sampling and the length of the answer are in "options".
 Fields ollama_fields(const JsonValue& body);
 
-// Ollama's messages in OpenAI's form. Throws ApiError for images.
+// Ollama's messages in OpenAI's form, with their images.
 JsonValue openai_messages(const JsonValue& messages);
+// Puts images before the content of a message in OpenAI's form.
+void add_ollama_images(const JsonValue& images, const std::string& where, JsonValue& message);
 // Adds Ollama's `think` to a chat request in OpenAI's form. Throws ApiError if the model cannot think.
 void read_think(const Fields& fields, const ServedModel& model, JsonValue& chat);
 // Ollama's `format`: "json" or a schema.

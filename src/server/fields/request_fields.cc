@@ -224,17 +224,23 @@ void check_scores(const Fields& fields, const char* field, const GenerationSpec&
     fields.refuse(field, fmt::format("would return {} numbers for these prompts: at most {}", n, kMaxScores));
 }
 
-std::vector<int32_t> chat_prompt(const ServedModel& model, JsonValue messages, AnswerForm& form,
-                                 const JsonValue& variables, const char* param, ChatEnd end) {
+ChatPrompt chat_prompt(const ApiCall& call, JsonValue messages, AnswerForm& form, const JsonValue& variables,
+                       const char* param, ChatEnd end) {
+  const ServedModel& model = *call.model;
   if (!model.writes()) throw ApiError(400, "this model embeds texts and has no chat template", param);
   rename_reasoning(messages);
   if (messages.is_array() && messages.empty())
     throw ApiError(400, fmt::format("{} is empty: it needs at least one message", param), param);
   if (messages.size() > kMaxMessages)
     throw ApiError(400, fmt::format("{} has {} messages: at most {}", param, messages.size(), kMaxMessages), param);
+  std::vector<ImageFile> files = take_images(call, messages);
   try {
-    const std::vector<int32_t> prompt =
-        encode_chat(model.tokenizer(), model.chat(), messages, form.tools, variables, end);
+    ChatPrompt prompt;
+    if (!files.empty()) prompt.images = call.model->images()->prepare(std::move(files));
+    prompt.tokens = prompt.images.empty()
+                        ? encode_chat(model.tokenizer(), model.chat(), messages, form.tools, variables, end)
+                        : encode_chat_with_images(model.tokenizer(), model.chat(), messages, form.tools, variables, end,
+                                                  call.model->images()->vision(), prompt.images);
     if (std::string change = model.chat().change_of(messages); !change.empty())
       form.warnings.push_back(std::move(change));
     return prompt;
@@ -251,7 +257,7 @@ static ChatEnd read_chat_end(const Fields& fields) {
   return goes_on ? ChatEnd::kOpenMessage : answers ? ChatEnd::kAnswer : ChatEnd::kMessage;
 }
 
-std::vector<int32_t> read_chat_prompt(const Fields& fields, const ServedModel& model, AnswerForm& form) {
+ChatPrompt read_chat_prompt(const ApiCall& call, const Fields& fields, AnswerForm& form) {
   JsonValue variables = JsonValue::object();
   if (const JsonValue* kwargs = fields.find("chat_template_kwargs")) {
     variables = *kwargs;
@@ -262,11 +268,11 @@ std::vector<int32_t> read_chat_prompt(const Fields& fields, const ServedModel& m
   }
   read_tools(fields, ToolStyle::kChat, form);
   try {
-    check_turns(fields.at("messages"), model.chat().source());
+    check_turns(fields.at("messages"), call.model->chat().source());
   } catch (const Error& error) {
     throw ApiError(400, error.what(), field_of(error.what(), "messages"));
   }
-  return chat_prompt(model, fields.at("messages"), form, variables, "messages", read_chat_end(fields));
+  return chat_prompt(call, fields.at("messages"), form, variables, "messages", read_chat_end(fields));
 }
 
 std::vector<Prompt> read_prompts(const Fields& fields, const std::string& name, size_t max_count,
@@ -308,7 +314,8 @@ std::string content_text(const JsonValue& content, const std::string& where, std
   return text;
 }
 
-void check_prompt(const ServedModel& model, const std::vector<int32_t>& prompt, const char* param) {
+void check_prompt(const ServedModel& model, const std::vector<int32_t>& prompt, const char* param,
+                  std::span<const PromptImage> images) {
   const size_t limit = static_cast<size_t>(model.n_ctx());
   if (prompt.empty()) throw ApiError(400, fmt::format("{} has no tokens: it needs at least one", param), param);
   for (size_t i = 0; i < prompt.size(); ++i)
@@ -320,9 +327,11 @@ void check_prompt(const ServedModel& model, const std::vector<int32_t>& prompt, 
   // Clients recognise this error by OpenAI's first words.
   throw ApiError(
       400,
-      fmt::format("this model's maximum context length is {} tokens; the prompt has {} and the answer needs at least "
+      fmt::format("this model's maximum context length is {} tokens; the prompt has {}{} and the answer needs at least "
                   "1, together {}: shorten the prompt",
-                  limit, prompt.size(), prompt.size() + 1),
+                  limit, prompt.size(),
+                  images.empty() ? "" : fmt::format(" ({} of them for {} images)", image_tokens(images), images.size()),
+                  prompt.size() + 1),
       param, "context_length_exceeded");
 }
 
@@ -346,6 +355,7 @@ JsonValue usage_json(const Totals& t) {
       {"prompt_tokens_details", {{"cached_tokens", t.cached_tokens}}},
       {"completion_tokens_details",
        {{"accepted_prediction_tokens", t.accepted_drafts}, {"rejected_prediction_tokens", t.rejected_drafts}}}};
+  if (t.image_tokens > 0) usage["prompt_tokens_details"]["image_tokens"] = t.image_tokens;
   add_clamped(usage, t);
   return usage;
 }
@@ -361,6 +371,7 @@ JsonValue timings_json(const Totals& t) {
                     {"predicted_ms", t.decode_ms},
                     {"predicted_per_second", rate(t.completion_tokens - 1, t.decode_ms)},
                     {"queue_ms", t.queue_ms}};
+  if (t.image_tokens > 0) json["image_n"] = t.image_tokens;
   if (const int n_drafts = t.accepted_drafts + t.rejected_drafts; n_drafts > 0) {
     json["draft_n"] = n_drafts;
     json["draft_n_accepted"] = t.accepted_drafts;

@@ -3,6 +3,7 @@
 #pragma once
 #include "server/answers/api_call.h"
 #include "server/answers/generation.h"
+#include "server/fields/image_fields.h"
 #include "server/requests/fields.h"
 #include "text/chat_encode.h"
 
@@ -39,13 +40,13 @@ void truncate_prompts(const Fields& fields, const ServedModel& model, Generation
 // would be too many.
 void check_scores(const Fields& fields, const char* field, const GenerationSpec& spec);
 
-// Encodes the messages, tools and template variables of a chat request. Stores the request's settings for calls in the
-// form. Throws ApiError.
-std::vector<int32_t> read_chat_prompt(const Fields& fields, const ServedModel& model, AnswerForm& form);
+// Encodes the messages, tools and template variables of a chat request, and loads its images. Stores the request's
+// settings for calls in the form. Throws ApiError.
+ChatPrompt read_chat_prompt(const ApiCall& call, const Fields& fields, AnswerForm& form);
 // The same for messages that come from another API and are already in OpenAI's form. The form has the tools, and gets
 // warnings.
-std::vector<int32_t> chat_prompt(const ServedModel& model, JsonValue messages, AnswerForm& form,
-                                 const JsonValue& variables, const char* param, ChatEnd end = ChatEnd::kAnswer);
+ChatPrompt chat_prompt(const ApiCall& call, JsonValue messages, AnswerForm& form, const JsonValue& variables,
+                       const char* param, ChatEnd end = ChatEnd::kAnswer);
 
 // One or several texts or lists of token ids: "text", ["text", ...], [1, 2, ...] or [[1, 2], ...]. Throws ApiError.
 struct Prompt {
@@ -60,7 +61,8 @@ std::vector<Prompt> read_prompts(const Fields& fields, const std::string& name, 
 std::string content_text(const JsonValue& content, const std::string& where, std::initializer_list<const char*> types);
 
 // Throws ApiError context_length_exceeded, with both numbers, if the prompt leaves no room for an answer.
-void check_prompt(const ServedModel& model, const std::vector<int32_t>& prompt, const char* param);
+void check_prompt(const ServedModel& model, const std::vector<int32_t>& prompt, const char* param,
+                  std::span<const PromptImage> images = {});
 
 // Reserves room for n sequences in the queue. Throws ApiError 429 if the queue is full.
 ServedModel::Ticket admit(ServedModel& model, int n);

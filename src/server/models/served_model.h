@@ -16,6 +16,7 @@
 #include "engine/speculate/modes.h"
 #include "io/huggingface/generation_config.h"
 #include "model/vectors/embedder.h"
+#include "model/vision/image_cache.h"
 #include "server/models/embed_queue.h"
 #include "server/models/metrics.h"
 #include "server/models/slots.h"
@@ -42,7 +43,10 @@ struct ServedModelParts {
   ChatTemplate chat;
   const CallFormat* call_format = nullptr;  // the form of calls and reasoning; null: derived from the template
   std::unique_ptr<Runner> runner;
-  std::unique_ptr<Embedder> embedder;  // set instead of runner and tokenizer: the model embeds or ranks
+  std::unique_ptr<VisionModel> vision = {};  // of a model that also reads images
+  ImageLimits image_limits = {};
+  size_t image_cache_bytes = size_t{256} << 20;
+  std::unique_ptr<Embedder> embedder = {};  // set instead of runner and tokenizer: the model embeds or ranks
   GenerationConfig defaults;
   ModelFacts facts;
   EngineOptions engine = {};
@@ -71,6 +75,10 @@ class ServedModel {
       metrics.on_step(stats);
       if (next) next(stats);
     };
+    if (parts_.vision) {
+      images_.emplace(*parts_.vision, parts_.image_limits, parts_.image_cache_bytes);
+      parts_.chat.read_images(parts_.vision->placeholder());
+    }
     thinking_ = thinking_controls(parts_.chat);
     answers_.emplace(*parts_.tokenizer, parts_.chat, info_.n_vocab,
                      AnswerModel::Options{parts_.call_format, parts_.constraint_bytes, parts_.lenient_schemas});
@@ -102,6 +110,8 @@ class ServedModel {
   bool any_order() const { return parts_.any_order; }
   Speculate speculate() const { return parts_.speculate; }
   DraftModel* draft() const { return parts_.draft.get(); }
+  ImageCache* images() { return images_ ? &*images_ : nullptr; }  // null: the model reads no images
+  const ImageCache* images() const { return images_ ? &*images_ : nullptr; }
   EmbedQueue& embeds() { return *embeds_; }  // of a model that embeds or ranks
   const Embedder& embedder() const { return *parts_.embedder; }
   // For replays after the engine has lost its device. The pool sets a function that calls back with the replacement of
@@ -178,6 +188,7 @@ class ServedModel {
   ThinkingControls thinking_;
   std::optional<AnswerModel> answers_;
   std::optional<Slots> slots_;
+  std::optional<ImageCache> images_;
 
  public:
   ModelMetrics metrics;

@@ -1,0 +1,157 @@
+#include "server/fields/image_fields.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "server/requests/fields.h"
+
+namespace ingot {
+namespace {
+
+// The settings of OpenAI's `detail`.
+ImageSettings settings_of(const std::string& detail, const std::string& where, const VisionModel& vision) {
+  if (detail == "low") return low_detail(vision);
+  if (detail != "" && detail != "auto" && detail != "high" && detail != "original")
+    refuse_value(where + ".detail", "must be low, high or auto");
+  return {};
+}
+
+// The place of a part in the request, which differs from its place in the messages if these were converted.
+std::string place_of(const JsonValue& part, std::string otherwise) {
+  const JsonValue* place = part.is_object() ? find_member(part, "where") : nullptr;
+  return place && place->is_string() ? printable(place->get<std::string>()) : std::move(otherwise);
+}
+
+// An image part in OpenAI's form.
+ImageFile load_part(const ApiCall& call, const JsonValue& part, const std::string& where) {
+  ImageCache& images = *call.model->images();
+  const JsonValue* image = find_member(part, "image_url");
+  std::string detail;
+  if (image && image->is_object()) {
+    detail = Fields(*image, where + ".image_url.").string("detail", 64).value_or("");
+    image = find_member(*image, "url");
+  }
+  if (!image || !image->is_string()) refuse_value(where + ".image_url.url", "must be a string");
+  const bool is_data = find_member(part, "is_data") != nullptr;
+  auto bytes = load_image_source(image->get_ref<const std::string&>(), is_data, where, call.images, images.limits());
+  return {.bytes = std::make_shared<const std::vector<std::byte>>(std::move(bytes)),
+          .settings = settings_of(detail, where, images.vision()),
+          .where = where};
+}
+
+bool is_image_type(const JsonValue& type) { return type == "image_url" || type == "image" || type == "input_image"; }
+
+bool has_image_block(const JsonValue& json, int depth) {
+  if (depth == 0 || !json.is_structured()) return false;
+  if (json.is_object()) {
+    const auto type = json.find("type");
+    if (type != json.end() && is_image_type(*type)) return true;
+    const auto images = json.find("images");
+    if (images != json.end() && images->is_array() && !images->empty()) return true;
+  }
+  return std::ranges::any_of(json, [&](const JsonValue& item) { return has_image_block(item, depth - 1); });
+}
+
+}  // namespace
+
+JsonValue image_part(const std::string& url, const std::string& where, const std::string& detail) {
+  return {{"type", "image_url"}, {"image_url", {{"url", url}, {"detail", detail}}}, {"where", where}};
+}
+
+JsonValue image_data_part(const std::string& base64, const std::string& where) {
+  JsonValue part = image_part(base64, where);
+  part["is_data"] = true;
+  return part;
+}
+
+JsonValue part_of_block(const JsonValue& block, const std::string& where) {
+  if (block["type"] == "input_image") {
+    if (const JsonValue* id = find_member(block, "file_id"); id && !block.contains("image_url"))
+      refuse_value(where + ".file_id", "is not supported: this server stores no files, so send image_url");
+    return image_part(string_member(block, "image_url", where), where,
+                      Fields(block, where + ".").string("detail", 64).value_or(""));
+  }
+  const JsonValue* source = find_member(block, "source");
+  if (!source || !source->is_object()) refuse_value(where + ".source", "must be an object");
+  const std::string inside = where + ".source";
+  const std::string& type = string_member(*source, "type", inside);
+  if (type == "base64") return image_data_part(string_member(*source, "data", inside), where);
+  if (type == "url") return image_part(string_member(*source, "url", inside), where);
+  refuse_value(inside + ".type", "must be base64 or url");
+}
+
+JsonValue content_with_images(const JsonValue& content, const std::string& where,
+                              std::initializer_list<const char*> text_types) {
+  if (content.is_string()) return content;
+  if (!content.is_array()) refuse_value(where, "must be a string or an array of parts");
+  JsonValue parts = JsonValue::array();
+  bool has_image = false;
+  for (size_t i = 0; i < content.size(); ++i) {
+    const JsonValue& part = content[i];
+    const std::string here = place_of(part, fmt::format("{}[{}]", where, i));
+    if (!part.is_object()) refuse_value(here, "must be an object");
+    const std::string& type = string_member(part, "type", here);
+    if (type == "image" || type == "input_image") {
+      has_image = true;
+      parts.push_back(part_of_block(part, here));
+      continue;
+    }
+    if (std::ranges::find(text_types, type) == text_types.end())
+      refuse_value(here + ".type", fmt::format("must be {} or an image", fmt::join(text_types, ", ")));
+    const std::string& text = string_member(part, "text", here);
+    if (!parts.empty() && parts.back()["type"] == "text")
+      parts.back()["text"] = parts.back()["text"].get<std::string>() + "\n" + text;
+    else
+      parts.push_back({{"type", "text"}, {"text", text}});
+  }
+  if (has_image) return parts;
+  return parts.empty() ? JsonValue("") : parts[0]["text"];
+}
+
+std::vector<ImageFile> take_images(const ApiCall& call, JsonValue& messages) {
+  std::vector<ImageFile> files;
+  if (!messages.is_array()) return files;
+  for (size_t i = 0; i < messages.size(); ++i) {
+    if (!messages[i].is_object() || !messages[i].contains("content") || !messages[i]["content"].is_array()) continue;
+    JsonValue& content = messages[i]["content"];
+    for (size_t j = 0; j < content.size(); ++j) {
+      JsonValue& part = content[j];
+      if (!part.is_object() || !part.contains("type") || !is_image_type(part["type"])) continue;
+      const std::string where = place_of(part, fmt::format("messages[{}].content[{}]", i, j));
+      if (!call.model->images())
+        throw ApiError(400, fmt::format("{}: images are not supported; this model reads text only", where), where);
+      if (static_cast<int>(files.size()) >= call.images.max_images)
+        throw ApiError(400, fmt::format("{}: the request has more than {} images", where, call.images.max_images),
+                       where, "too_many_images");
+      if (part["type"] != "image_url") part = part_of_block(part, where);
+      files.push_back(load_part(call, part, where));
+      part = {{"type", "image"}};
+    }
+  }
+  return files;
+}
+
+bool has_images(const JsonValue& body) {
+  constexpr int kDepth = 8;  // messages, message, content, block, content, block
+  for (const char* name : {"messages", "input"})
+    if (const JsonValue* list = find_member(body, name); list && has_image_block(*list, kDepth)) return true;
+  for (const char* name : {"images", "image_data"})
+    if (const JsonValue* list = find_member(body, name); list && list->is_array() && !list->empty()) return true;
+  const JsonValue* prompt = find_member(body, "prompt");
+  return prompt && prompt->is_object();  // llama.cpp's prompts with images
+}
+
+void encode_images(const ApiCall& call, ChatPrompt& prompt, GenerationSpec& spec) {
+  if (prompt.images.empty()) return;
+  if (spec.prompts[0].size() != prompt.tokens.size())
+    throw ApiError(400, "truncate_prompt_tokens cannot cut a prompt with images", "truncate_prompt_tokens");
+  spec.image_tokens = image_tokens(prompt.images);
+  try {
+    spec.embeddings = call.model->images()->encode(prompt.images, prompt.tokens);
+  } catch (const Error& error) {
+    throw ApiError(400, printable(error.what(), 1024), "messages");
+  }
+}
+
+}  // namespace ingot
