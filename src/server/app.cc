@@ -480,7 +480,8 @@ HttpResponse App::metrics(const HttpRequest&) const {
   const auto all = models();  // keeps the models alive
   std::vector<MetricsSource> sources;
   for (const auto& model : all)
-    sources.push_back({model->metrics, model->gauges(), model->info(), model->facts().devices});
+    sources.push_back({model->metrics, model->gauges(), model->info(), model->facts().devices,
+                       model->images() ? model->images()->figures() : ImageFigures{}});
   print_metrics(out, "ingot:", sources);
   if (options_.vllm_metrics) print_metrics(out, "vllm:", sources);
   return {.content_type = "text/plain; version=0.0.4; charset=utf-8", .body = std::move(out)};

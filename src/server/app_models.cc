@@ -40,7 +40,7 @@ JsonValue model_json(const ModelPool::Row& row) {
   const ServedModel& m = *row.model;
   json["created"] = m.created();
   json["max_model_len"] = m.n_ctx();
-  json["architecture"] = {{"input_modalities", {"text"}},
+  json["architecture"] = {{"input_modalities", m.images() ? JsonValue::array({"text", "image"}) : JsonValue::array({"text"})},
                           {"output_modalities",
                            {m.writes()  ? "text"
                             : m.ranks() ? "scores"
@@ -88,7 +88,7 @@ HttpResponse App::props(const HttpRequest&) const {
                {"chat_template", model->writes() ? JsonValue(model->chat().source()) : JsonValue()},
                {"bos_token", text(tokenizer.bos())},
                {"eos_token", text(tokenizer.eos())},
-               {"modalities", {{"vision", false}, {"audio", false}}},
+               {"modalities", {{"vision", model->images() != nullptr}, {"audio", false}}},
                {"build_info", "ingot " + options_.version},
                {"is_sleeping", false}})};
 }

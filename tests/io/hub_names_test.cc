@@ -144,6 +144,18 @@ TEST(ChooseFiles, ByTag) {
   EXPECT_NE(refusal([&] { chosen(paths, "", "x.gguf"); }).find("has no file 'x.gguf'"), std::string::npos);
 }
 
+TEST(ChooseFiles, TheProjectorBelongsToTheModel) {
+  EXPECT_EQ(projector_of({"m-Q8_0.gguf"}), "");
+  EXPECT_EQ(projector_of({"m.gguf", "mmproj-Q8_0.gguf"}), "mmproj-Q8_0.gguf");
+  EXPECT_EQ(projector_of({"m.gguf", "mmproj-BF16.gguf", "mmproj-F16.gguf", "mmproj-F32.gguf"}), "mmproj-F16.gguf");
+  EXPECT_EQ(projector_of({"m.gguf", "mmproj-BF16.gguf", "mmproj-F32.gguf"}), "mmproj-BF16.gguf");
+  EXPECT_EQ(projector_of({"m.gguf", "x-mmproj-model-f16.gguf", "mmproj.json"}), "x-mmproj-model-f16.gguf");
+  const Paths paths = {"m-Q8_0.gguf", "mmproj-F16.gguf"};
+  EXPECT_EQ(choose_files("org/repo", paths, "Q8_0", "").files, paths);
+  EXPECT_EQ(choose_files("org/repo", paths, "", "m-Q8_0.gguf").files, paths);
+  EXPECT_EQ(choose_files("org/repo", paths, "", "mmproj-F16.gguf").files, Paths{"mmproj-F16.gguf"});
+}
+
 TEST(ChooseFiles, SplitModelsWholeOrNotAtAll) {
   const Paths parts = {"m-Q8_0-00001-of-00003.gguf", "m-Q8_0-00002-of-00003.gguf", "m-Q8_0-00003-of-00003.gguf"};
   EXPECT_EQ(choose_files("o/r", parts, "Q8_0", "").files, parts);
@@ -270,7 +282,9 @@ TEST(ChooseFiles, RandomNames) {
       for (const std::string& file : model.files) ASSERT_TRUE(std::binary_search(paths.begin(), paths.end(), file));
       if (model.files.size() != model.n_parts) continue;
       const HubChoice choice = choose_files("o/r", paths, "", model.files[0]);
-      ASSERT_EQ(choice.files, model.files);
+      Paths expected = model.files;
+      if (const std::string projector = projector_of(paths); !projector.empty()) expected.push_back(projector);
+      ASSERT_EQ(choice.files, expected);
     }
     ASSERT_LE(n_files, paths.size());
   }

@@ -264,9 +264,10 @@ TEST(App, ABodyIsParsedOnceForAllThatReadIt) {
   Workers workers(1);
   Pacer pacer(workers, std::chrono::milliseconds(1));
   const HttpRequest request{.method = "POST", .path = "/"};
+  const ImagePolicy images;
   const auto answer = [&](void (*handler)(const ApiCall&), const JsonValue& body) {
     auto recorder = std::make_shared<Recorder>();
-    handler({request, body, rig.model, recorder, pacer, false, rig.pool, ""});
+    handler({request, body, rig.model, recorder, pacer, false, rig.pool, "", images});
     EXPECT_TRUE(recorder->wait());
     EXPECT_EQ(recorder->status(), 200) << recorder->body();
     return recorder->json();

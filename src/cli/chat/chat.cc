@@ -67,7 +67,7 @@ class Chat {
   void show_talk() const {
     for (const auto& message : session_.talk.messages)
       if (message["role"] == "user" || message["role"] == "assistant")
-        say("{}{}\n", message["role"] == "user" ? "> " : "", message.value("content", ""));
+        say("{}{}\n", message["role"] == "user" ? "> " : "", text_of_message(message));
   }
 
   // Saves an interactive or resumed talk for the next --resume. The file is readable only by the user. A new talk
@@ -137,6 +137,7 @@ void add_chat(CLI::App& app) {
   add_tool_options(*command, *o);
   add_generate_options(*command, o->generate, o->seed);
   add_template_options(*command, o->model);
+  add_image_options(*command, o->model.images);
   add_speculate_option(*command, o->model);
   add_runner_options(*command, o->model);
   add_snapshot_option(*command, o->model);

@@ -79,18 +79,29 @@ void do_model(ChatSession& session, LineReader&, const std::string& path) {
   say("{}.\n", session.title());
 }
 
+void do_image(ChatSession& session, LineReader&, const std::string& path) {
+  if (path == "none") session.drop_waiting_images();
+  if (!path.empty() && path != "none") session.add_image(path);
+  const size_t n = session.n_waiting_images();
+  if (n == 0) return say("The next question has no image: /image FILE adds one.\n");
+  say("The next question has {} image{}.\n", n, n == 1 ? "" : "s");
+}
+
 void do_tokens(ChatSession& session, LineReader&, const std::string& text) {
   const LoadedModel& model = session.model();
   if (!text.empty()) return say("{} tokens.\n", model.tokenizer->encode(text).size());
-  const size_t n = session.talk.messages.empty() ? 0 : session.prompt_of(session.talk.messages).size();
-  say("The conversation has {} of {} tokens.\n", n, model.runner->info().n_ctx);
+  const TalkPrompt prompt = session.talk.messages.empty() ? TalkPrompt() : session.prompt_of(session.talk.messages);
+  say("The conversation has {} of {} tokens{}.\n", prompt.tokens.size(), model.runner->info().n_ctx,
+      prompt.images.empty() ? "" : fmt::format(", {} of them of images", image_tokens(prompt.images)));
 }
 
 void do_stats(ChatSession& session, LineReader&, const std::string&) {
   const Usage& last = session.last_usage();
   if (last.output_tokens == 0) return say("There is no answer yet.\n");
-  say("{} turns; context {} of {} tokens; {}\n", session.talk.n_questions(),
-             last.prompt_tokens + last.output_tokens, session.model().runner->info().n_ctx, speed_line(last));
+  const int n_image = session.last_image_tokens();
+  say("{} turns; context {} of {} tokens{}; {}\n", session.talk.n_questions(), last.prompt_tokens + last.output_tokens,
+      session.model().runner->info().n_ctx, n_image > 0 ? fmt::format(", {} of them of images", n_image) : "",
+      speed_line(last));
 }
 
 struct ChatCommand {
@@ -102,6 +113,7 @@ constexpr ChatCommand kCommands[] = {
     {"/regen", "", "answer the last question again", do_regen},
     {"/edit", "[TEXT]", "change the last question and answer it", do_edit},
     {"/undo", "", "take back the last question and its answer", do_undo},
+    {"/image", "[FILE]", "add an image to the next question; none: take the images back", do_image},
     {"/copy", "", "copy the last answer", do_copy},
     {"/save", "FILE", "write the conversation as JSON messages", do_save},
     {"/load", "FILE", "go on with a conversation that /save wrote", do_load},

@@ -84,6 +84,7 @@ Generation generate(Engine& engine, const Tokenizer& tokenizer, const Question& 
   if (sampling.dry_multiplier > 0 && options.dry_breakers != std::vector<std::string>{"none"})
     sampling.dry_breakers = tokens_with(tokenizer, options.dry_breakers, engine.info().n_vocab);
   const RequestId id = engine.submit({.prompt = question.prompt,
+                                      .embeddings = question.embeddings,
                                       .sampling = std::move(sampling),
                                       .max_tokens = options.max_tokens,
                                       .stop_tokens = tokenizer.end_tokens(),

@@ -30,6 +30,7 @@ struct GenerateOptions {
 // A question as the model gets it, and how its answer is read.
 struct Question {
   std::vector<int32_t> prompt;
+  std::vector<PromptEmbedding> embeddings = {};  // of the images in the prompt
   AnswerForm form = {};                         // without a format, the answer is plain text
   PlacedConstraint constraint = {};
   std::span<const int32_t> shown_special = {};  // special tokens that appear in the text; sorted

@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "cli/chat/answer.h"
 #include "cli/chat/generate.h"
+#include "cli/chat/images.h"
 #include "cli/options/commands.h"
 #include "cli/terminal/terminal.h"
 #include "text/chat_encode.h"
@@ -20,17 +21,22 @@ struct RunOptions {
   PromptOptions prompt;
   GenerateOptions generate;
   std::string system;
+  std::vector<std::string> images;  // files
   int seed = -1;
   bool raw = false, json = false;
 };
 
-std::vector<int32_t> encode_prompt(const LoadedModel& model, const RunOptions& o, const std::string& text,
-                                   bool is_chat) {
-  if (!is_chat) return model.tokenizer->encode(text);
+TalkPrompt encode_prompt(const LoadedModel& model, const RunOptions& o, const std::string& text, bool is_chat,
+                         ImageCache* images) {
+  if (!is_chat && !o.images.empty())
+    throw UsageError("--image needs a chat template: leave out --raw, or give --chat-template");
+  if (!is_chat) return {model.tokenizer->encode(text), {}};
   JsonValue messages = JsonValue::array();
   if (!o.system.empty()) messages.push_back({{"role", "system"}, {"content", o.system}});
-  messages.push_back({{"role", "user"}, {"content", text}});
-  return encode_chat(*model.tokenizer, *model.chat, messages, nullptr, JsonValue::object());
+  std::vector<ImageFile> files;
+  for (const std::string& path : o.images) files.push_back(read_image_file(path, o.model.images.limits));
+  messages.push_back(user_message(text, files));
+  return encode_talk(model, images, messages, nullptr);
 }
 
 // Empty for the padding rows of an embedding.
@@ -47,7 +53,8 @@ JsonValue token_json(const Tokenizer& tokenizer, const Sampled& sampled) {
   return json;
 }
 
-void print_json(const LoadedModel& model, const RunOptions& o, const Generation& g, const ChatAnswer& answer) {
+void print_json(const LoadedModel& model, const RunOptions& o, const Generation& g, const ChatAnswer& answer,
+                int n_image_tokens) {
   const Usage& u = g.usage;
   JsonValue json = {{"text", answer.content()},
                {"finish_reason", g.finish},
@@ -64,6 +71,7 @@ void print_json(const LoadedModel& model, const RunOptions& o, const Generation&
                {"draft_gain", u.draft_gain},
                {"load_ms", model.load_ms},
                {"seed", o.generate.sampling.seed}};
+  if (n_image_tokens > 0) json["image_tokens"] = n_image_tokens;
   if (!answer.reasoning().empty()) json["reasoning"] = answer.reasoning();
   json["token_ids"] = JsonValue::array();
   for (const Sampled& s : g.tokens) json["token_ids"].push_back(s.token);
@@ -84,24 +92,34 @@ int run(RunOptions& o) {
   o.generate.speculate = o.model.speculate;
   const auto draft = open_draft_file(o.model);
   make_room_for_drafts(o.model, draft, runner);
-  const std::string text = is_follower() ? "" : read_prompt(o.prompt, "run");
+  // Standard input is either the prompt or an image.
+  const bool has_text = o.prompt.has_text || !o.prompt.file.empty();
+  const bool image_is_input = std::ranges::find(o.images, "-") != o.images.end();
+  if (image_is_input && o.prompt.file == "-") throw UsageError("standard input is either the prompt or an image");
+  const std::string text = is_follower() || (image_is_input && !has_text) ? "" : read_prompt(o.prompt, "run");
   if (!is_follower()) o.generate.draft = load_draft(draft, runner, o.model.draft_device);
   LoadedModel model = open_model(o.model, runner);
+  model.vision = open_tower(o.model.images, model, runner, o.model.check_tensors);
   use_model_defaults(*o.generate.command, model.checkpoint->generation(), o.generate.sampling);
   const bool is_chat = !o.raw && model.chat.has_value();
   const ChatTemplate no_chat = ChatTemplate::chatml_default();
   AnswerModel answers(*model.tokenizer, is_chat ? *model.chat : no_chat, model.runner->info().n_vocab, {});
-  const Question question =
-      make_question(answers, encode_prompt(model, o, text, is_chat), is_chat, {}, o.generate, wanted);
+  std::optional<ImageCache> images;
+  if (model.vision) images.emplace(*model.vision, o.model.images.limits, o.model.images.cache_bytes);
+  TalkPrompt prompt = encode_prompt(model, o, text, is_chat, images ? &*images : nullptr);
+  Question question = make_question(answers, prompt.tokens, is_chat, {}, o.generate, wanted);
+  question.embeddings = encode_talk_images(model, images ? &*images : nullptr, prompt);
   const std::unique_ptr<Engine> engine = start_engine(model, o.model);
   ChatAnswer answer(!o.json);
   const Generation g = generate(*engine, *model.tokenizer, question, o.generate,
                                 [&](const AnswerEvents& events) { answer.add(events); });
   if (o.json) {
-    print_json(model, o, g, answer);
+    print_json(model, o, g, answer, image_tokens(prompt.images));
   } else {
     answer.finish();
-    tell("{}\n", faint(speed_line(g.usage) + (g.finish == "interrupted" ? " (interrupted)" : "")));
+    const std::string seen = images ? image_line(prompt, {}, images->figures()) : "";
+    tell("{}\n", faint((seen.empty() ? "" : seen + "; ") + speed_line(g.usage) +
+                       (g.finish == "interrupted" ? " (interrupted)" : "")));
   }
   return g.finish == "interrupted" ? 130 : 0;
 }
@@ -117,6 +135,10 @@ void add_run(CLI::App& app) {
   });
   add_prompt_options(*command, o->prompt);
   command->get_option("QUESTION")->excludes("--prompt");
+  command
+      ->add_option("-i,--image", o->images,
+                   "image for the model: JPEG, PNG, WebP or GIF (repeatable); - for standard input")
+      ->allow_extra_args(false);
   command->add_option("--system", o->system, "system prompt, if the model's template supports one");
   command->add_flag("--raw", o->raw, "continue the prompt as plain text, without the model's chat template");
   command->add_flag("--json", o->json, "print one JSON object at the end instead of streaming text");
@@ -127,6 +149,7 @@ void add_run(CLI::App& app) {
       ->capture_default_str();
   add_generate_options(*command, o->generate, o->seed);
   add_template_options(*command, o->model);
+  add_image_options(*command, o->model.images);
   add_speculate_option(*command, o->model);
   add_runner_options(*command, o->model);
   command->footer(
@@ -134,6 +157,7 @@ void add_run(CLI::App& app) {
       "  ingot run -p \"Tell me a story about a fox.\"\n"
       "  ingot run model.gguf \"What is the capital of France?\"\n"
       "  ingot run model.gguf -p \"Summarize this:\" -f article.txt -n 200 --temp 0\n"
+      "  ingot run model.gguf -i cat.jpg -p \"What is this?\"\n"
       "  ingot run ORG/REPO:Q4_K_M -p \"Hello\"    downloads the model from the Hugging Face Hub, once\n"
       "  ingot run -p \"Alice is 30.\" --json-schema '{\"type\": \"object\", \"required\": [\"name\"]}'\n"
       "  echo \"Once upon a time\" | ingot run --raw -n 100");

@@ -8,7 +8,6 @@
 #include "base/file.h"
 #include "cli/chat/answer.h"
 #include "cli/terminal/terminal.h"
-#include "text/chat_encode.h"
 #include "text/json_value.h"
 
 namespace ingot {
@@ -42,11 +41,15 @@ void ChatSession::load() {
   make_room_for_drafts(options_.model, draft, runner);
   options_.generate.speculate = options_.model.speculate;
   options_.generate.draft = load_draft(draft, runner, options_.model.draft_device);
+  images_.reset();
   model_ = open_model(options_.model, runner);
   if (!model_.chat) {
     tell("ingot: this model has no chat template; using ChatML\n");
     model_.chat = ChatTemplate::chatml_default();
   }
+  model_.vision = open_tower(options_.model.images, model_, runner, options_.model.check_tensors);
+  if (model_.vision)
+    images_.emplace(*model_.vision, options_.model.images.limits, options_.model.images.cache_bytes);
   options_.generate.sampling = given_;
   const CallFormat* format = options_.tool_parser.empty() ? nullptr : find_call_format(options_.tool_parser);
   answers_ = std::make_unique<AnswerModel>(*model_.tokenizer, *model_.chat, model_.runner->info().n_vocab,
@@ -63,6 +66,7 @@ void ChatSession::use_model(const std::string& path) {
     engine_.reset();                            // memory holds one model
     options_.generate.draft.reset();
     answers_.reset();
+    images_.reset();
     model_ = {};
     load();
   } catch (const Error&) {
@@ -86,7 +90,7 @@ std::string ChatSession::title() const {
 
 bool ChatSession::answer(const std::string& question) {
   JsonValue messages = talk.messages;
-  messages.push_back({{"role", "user"}, {"content", question}});
+  messages.push_back(user_message(question, waiting_));
   try {
     for (int round = 1; answer_once(messages); ++round) {
       if (round < kMaxToolRounds) continue;
@@ -95,6 +99,7 @@ bool ChatSession::answer(const std::string& question) {
     }
     if (stdout_is_terminal()) fmt::print("\n");
     talk.messages = std::move(messages);
+    waiting_.clear();
     return true;
   } catch (const Error& error) {
     std::fflush(stdout);
@@ -105,14 +110,24 @@ bool ChatSession::answer(const std::string& question) {
 
 void ChatSession::answer_instead(const std::string& question) {
   JsonValue before = talk.messages;
+  for (const JsonValue& message : before)
+    if (message["role"] == "user") waiting_ = images_of_message(message);  // of the last one
   talk.undo();
   ++options_.generate.sampling.seed;  // the same seed would give the same answer to the same question
-  if (!answer(question)) talk.messages = std::move(before);
+  if (answer(question)) return;
+  talk.messages = std::move(before);
+  waiting_.clear();
 }
 
-std::vector<int32_t> ChatSession::prompt_of(const JsonValue& messages) const {
-  return encode_chat(*model_.tokenizer, *model_.chat, messages, tools_ ? tools_->shown : JsonValue(),
-                     JsonValue::object());
+void ChatSession::add_image(const std::string& path) {
+  if (!images_) throw Error("the model reads text only: images need a model with a vision tower, or --mmproj FILE");
+  std::vector<ImageFile> one = {read_image_file(path, images_->limits())};
+  images_->prepare(one);  // tells now if the file is no image
+  waiting_.push_back(std::move(one[0]));
+}
+
+TalkPrompt ChatSession::prompt_of(const JsonValue& messages) {
+  return encode_talk(model_, images_ ? &*images_ : nullptr, messages, tools_ ? tools_->shown : JsonValue());
 }
 
 AnswerForm ChatSession::form() {
@@ -129,8 +144,10 @@ AnswerForm ChatSession::form() {
 // Appends the model's next message and the results of its calls. Returns true if the model must continue with the
 // results.
 bool ChatSession::answer_once(JsonValue& messages) {
-  const Question question =
-      make_question(*answers_, prompt_of(messages), true, form(), options_.generate, wanted_);
+  TalkPrompt prompt = prompt_of(messages);
+  Question question = make_question(*answers_, prompt.tokens, true, form(), options_.generate, wanted_);
+  question.embeddings = encode_talk_images(model_, images_ ? &*images_ : nullptr, prompt);
+  n_image_tokens_ = image_tokens(prompt.images);
   ChatAnswer answer;
   const Generation g = generate(*engine_, *model_.tokenizer, question, options_.generate,
                                 [&](const AnswerEvents& events) { answer.add(events); });

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "cli/chat/images.h"
 #include "io/json.h"
 #include "text/json_value.h"
 
@@ -14,10 +15,20 @@ namespace {
 
 constexpr size_t kMaxTalkBytes = size_t{64} << 20;
 
+// Texts and images, as /image puts them into a question.
+bool has_parts(const JsonValue& content) {
+  return content.is_array() && std::ranges::all_of(content, [](const JsonValue& part) {
+           if (!part.is_object() || !part.contains("type")) return false;
+           return part["type"] == "image_url" ||
+                  (part["type"] == "text" && part.value("text", JsonValue()).is_string());
+         });
+}
+
 bool is_message(const JsonValue& m) {
   static const std::set<std::string, std::less<>> roles = {"system", "developer", "user", "assistant", "tool"};
   if (!m.is_object() || !m.contains("role") || !m["role"].is_string()) return false;
-  const bool has_text = m.contains("content") && m["content"].is_string();
+  const bool has_text = m.contains("content") &&
+                        (m["content"].is_string() || (m["role"] == "user" && has_parts(m["content"])));
   return roles.contains(m["role"].get<std::string>()) &&
          (has_text || (m["role"] == "assistant" && m.contains("tool_calls")));
 }
@@ -37,7 +48,7 @@ std::optional<std::string> Talk::undo() {
   size_t at = messages.size();
   while (at > 0 && messages[at - 1]["role"] != "user") --at;
   if (at == 0) return std::nullopt;
-  const std::string question = messages[at - 1]["content"];
+  const std::string question = text_of_message(messages[at - 1]);
   messages.erase(messages.begin() + static_cast<ptrdiff_t>(at - 1), messages.end());
   return question;
 }
@@ -45,8 +56,8 @@ std::optional<std::string> Talk::undo() {
 std::optional<std::string> Talk::last(std::string_view role) const {
   for (size_t i = messages.size(); i > 0; --i) {
     const JsonValue& message = messages[i - 1];
-    if (message["role"] == role && message.contains("content") && message["content"].is_string())
-      return message["content"].get<std::string>();
+    if (message["role"] == role && message.contains("content") && !message["content"].is_null())
+      return text_of_message(message);
   }
   return std::nullopt;
 }

@@ -26,10 +26,11 @@ VisionOptions tower_options(const RunnerOptions& runner, std::string mmproj, boo
 }  // namespace
 
 void add_image_options(CLI::App& app, ImageFlags& flags) {
-  auto* mmproj = app.add_option("--mmproj", flags.mmproj,
-                                "GGUF file with the model's vision tower; default: the mmproj file beside the model, or "
-                                "the tower in the model's directory")
-                     ->check(CLI::ExistingFile);
+  auto* mmproj =
+      app.add_option("--mmproj", flags.mmproj,
+                     "GGUF file with the model's vision tower; default: the mmproj file beside the model, or "
+                     "the tower in the model's directory")
+          ->check(CLI::ExistingFile);
   app.add_flag("--no-images,--no-mmproj", flags.is_off, "do not load the vision tower: the model reads text only")
       ->excludes(mmproj);
   app.add_option("--image-max-bytes", flags.limits.max_bytes, "maximum size of an image's file, such as 32MiB")

@@ -213,7 +213,6 @@ NamedImages read_named_images(const Fields& fields) {
 // The text with the model's placeholders, and the images in their order in the text.
 ChatPrompt encode_named_images(const ApiCall& call, NamedImages named) {
   const ServedModel& model = *call.model;
-  if (!model.images()) refuse_value(named.field, "is not supported; this model reads text only");
   JsonValue parts = JsonValue::array();
   RenderedChat rendered;
   for (size_t begin = 0; begin <= named.text.size();) {
@@ -321,6 +320,8 @@ void answer_llama_completion(const ApiCall& call) {
   const JsonValue* images = fields.find("image_data");
   if (!fields.at("prompt").is_object() && (!images || images->empty()))
     return answer(call, fields, read_prompts(fields, call.model->tokenizer()));
+  if (!call.model->images())
+    refuse_value(images ? "image_data" : "prompt", "names images, but this model reads text only");
   ChatPrompt prompt = encode_named_images(call, read_named_images(fields));
   std::vector<Prompt> prompts = {{"prompt", prompt.tokens}};
   answer(call, fields, std::move(prompts), std::move(prompt));

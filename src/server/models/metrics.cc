@@ -128,6 +128,8 @@ class MetricsPrinter {
       for (const DeviceBytes& taken : m.devices)
         out_ += fmt::format("{}device_memory_bytes{{{},device=\"{}\"}} {}\n", prefix_, m.metrics.labels_, taken.device,
                             taken.bytes);
+    value("image_cache_bytes", "gauge", "Memory of encoded images that are kept.",
+          [](const auto& m) { return m.images.n_bytes; });
     describe(out_, prefix_ + "cache_config_info", "gauge", "Configuration of the KV cache.");
     for (const MetricsSource& m : models_)
       out_ += fmt::format("{}cache_config_info{{{},block_size=\"{}\",num_gpu_blocks=\"{}\"}} 1\n", prefix_,
@@ -171,6 +173,12 @@ class MetricsPrinter {
           [](const auto& m) { return m.gauges.n_prompt_tokens; });
     value("prefix_cache_hits_total", "counter", "Prompt tokens found in the prefix cache.",
           [](const auto& m) { return m.gauges.n_cached_tokens; });
+    value("images_encoded_total", "counter", "Images that the vision tower encoded.",
+          [](const auto& m) { return m.images.n_encoded; });
+    value("images_cached_total", "counter", "Images of requests whose vectors were still there.",
+          [](const auto& m) { return m.images.n_found; });
+    value("image_encode_seconds_total", "counter", "Time of the vision tower.",
+          [](const auto& m) { return m.images.encode_ms / 1e3; });
     value("requests_rejected_total", "counter", "Requests refused because the queue was full.",
           [](const auto& m) { return m.metrics.n_rejected_.load(); });
     describe(out_, prefix_ + "request_success_total", "counter", "Finished requests, by reason.");

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "model/vision/image_cache.h"
 
 namespace ingot {
 
@@ -65,6 +66,7 @@ struct MetricsSource {
   EngineGauges gauges;
   RunnerInfo info;
   std::vector<DeviceBytes> devices = {};
+  ImageFigures images = {};  // of a model that reads images
 };
 
 // Prints the figures of all models; `prefix` is "ingot:" or "vllm:".

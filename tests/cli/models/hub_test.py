@@ -100,11 +100,12 @@ def test_unknown_tag_lists_what_there_is(hub, run, seed):
 
 
 def test_split_files_and_folders(hub, run, seed):
+    """A model in several files, and the projector of its vision tower, which every quantization shares."""
     parts = {f"UD-Q2_K_XL/big-UD-Q2_K_XL-0000{i}-of-00003.gguf": seed.randbytes(2000 + i) for i in (1, 2, 3)}
-    hub.repos["org/repo"] = repo = fake_hub.Repo(parts | {"mmproj-F16.gguf": b"x", "imatrix.gguf": b"y"})
+    hub.repos["org/repo"] = repo = fake_hub.Repo(parts | {"mmproj-BF16.gguf": b"w", "mmproj-F16.gguf": b"x", "imatrix.gguf": b"y"})
     path = pathlib.Path(run("pull", "org/repo:q2_k_xl").stdout.strip())
     assert path.name == "big-UD-Q2_K_XL-00001-of-00003.gguf" and path.parent.name == "UD-Q2_K_XL"
-    assert sorted(hub.sent) == sorted(parts)
+    assert sorted(hub.sent) == sorted([*parts, "mmproj-F16.gguf"])
     assert os.readlink(path).startswith("../../../blobs/")
     for name, content in parts.items():
         assert (run.cache / "models--org--repo/snapshots" / repo.commit / name).read_bytes() == content
