@@ -45,6 +45,8 @@ JsonValue model_json(const ModelPool::Row& row) {
                            {m.writes()  ? "text"
                             : m.ranks() ? "scores"
                                         : "embeddings"}}};
+  if (m.images())
+    json["images"] = {{"max_bytes", m.images()->limits().max_bytes}, {"max_pixels", m.images()->limits().max_pixels}};
   json["meta"] = {{"n_vocab", m.info().n_vocab},           {"n_ctx", m.n_ctx()},
                   {"n_ctx_train", m.facts().n_ctx_train},  {"n_embd", m.facts().dim},
                   {"n_params", m.facts().n_parameters},    {"size", m.facts().n_bytes},

@@ -307,7 +307,7 @@ function wireScroll() {
 
 setTheme();
 answers.wire(writing);
-wirePrompt({send, stop, isBusy: () => answers.of(chat) !== null, questions, say});
+wirePrompt({send, stop, isBusy: () => answers.of(chat) !== null, questions, say, model: chosenModel});
 wireSide(page);
 wireSettings({say, page, modelChanged: update, removeAll: () => removeAll([...store.all(), chat])});
 wireKeys();

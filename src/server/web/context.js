@@ -26,7 +26,9 @@ function mostTokens(body, messages) {
   const last = messages.findLast(m => m.role === 'assistant' && m.stats?.usage);
   const isNext = last && !last.omitted && messages.indexOf(last) === messages.length - 2 && last.stats.model === body.model &&
                  last.stats.fixed === fixedBytes(body);
-  if (isNext && !body.continue_final_message) return usedBy(last.stats) + bytes(body.messages.at(-1).content) + OF_TURN;
+  const isText = typeof body.messages.at(-1).content === 'string';  // only the server knows the tokens of images
+  if (isNext && isText && !body.continue_final_message) return usedBy(last.stats) + bytes(body.messages.at(-1).content) + OF_TURN;
+  if (body.messages.some(m => Array.isArray(m.content))) return Infinity;
   return bytes(JSON.stringify([body.messages, body.tools ?? null])) + OF_TEMPLATE;
 }
 

@@ -27,7 +27,8 @@ export function statsLine({stats, partial}, progress, isFull = false) {
         `${timings.draft_n_accepted} of ${timings.draft_n} draft tokens accepted${gain}`);
     }
     if (timings) parts.push(`first token after ${Math.round(timings.queue_ms + timings.prompt_ms)} ms`);
-    parts.push(`prompt ${usage.prompt_tokens}${cached ? `, ${Math.round(100 * cached / usage.prompt_tokens)} % cached` : ''}`);
+    const ofImages = usage.prompt_tokens_details?.image_tokens;
+    parts.push(`prompt ${usage.prompt_tokens}${ofImages ? `, ${ofImages} of images` : ''}${cached ? `, ${Math.round(100 * cached / usage.prompt_tokens)} % cached` : ''}`);
   }
   if (partial) parts.push(isFull ? 'cut, because the context is full' : stats?.finish === 'length' ? 'cut at the token limit' : 'not finished');
   return parts.join(' · ');

@@ -1,7 +1,8 @@
-// The box for the next message. It grows with its text, accepts text files, and recalls earlier questions with the
-// arrow keys.
+// The box for the next message. It grows with its text, accepts text files and images, and recalls earlier questions
+// with the arrow keys.
 import {make} from '/dom.js';
 import {readFiles} from '/files.js';
+import {isImage} from '/images.js';
 
 const $ = id => document.getElementById(id);
 let files = [];
@@ -20,7 +21,8 @@ function setText(text) {
 }
 
 function showFiles() {
-  const chip = (file, i) => make('li', {}, file.name, make('button', {type: 'button', 'aria-label': `Remove ${file.name}`, onclick: () => {
+  const shown = file => isImage(file) ? make('img', {src: file.image, alt: file.name, title: file.name}) : file.name;
+  const chip = (file, i) => make('li', {}, shown(file), make('button', {type: 'button', 'aria-label': `Remove ${file.name}`, onclick: () => {
     files.splice(i, 1);
     showFiles();
     $('prompt').focus();
@@ -29,9 +31,9 @@ function showFiles() {
   $('files').hidden = !files.length;
 }
 
-async function addFiles(list, say) {
+async function addFiles(list, {say, model}) {
   try {
-    const found = await readFiles(list);
+    const found = await readFiles(list, model());
     files.push(...found);
     say(`${found.map(f => f.name).join(', ')}: attached.`);
   } catch (error) {
@@ -61,8 +63,9 @@ export function clearPrompt() {
 }
 
 // isBusy(): whether an answer is streaming. questions(): the earlier questions, newest first. say(text, isError) shows
-// a message to the user.
-export function wirePrompt({send, stop, isBusy, questions, say}) {
+// a message to the user. model(): the chosen model's entry of /v1/models.
+export function wirePrompt({send, stop, isBusy, questions, say, model}) {
+  const add = list => addFiles(list, {say, model});
   $('form').addEventListener('submit', event => {
     event.preventDefault();
     if (isBusy()) return stop();
@@ -83,19 +86,19 @@ export function wirePrompt({send, stop, isBusy, questions, say}) {
   });
   $('attach').addEventListener('click', () => $('text-files').click());
   $('text-files').addEventListener('change', async () => {
-    await addFiles($('text-files').files, say);
+    await add($('text-files').files);
     $('text-files').value = '';
   });
   $('prompt').addEventListener('paste', event => {
     if (!event.clipboardData.files.length) return;
     event.preventDefault();
-    addFiles(event.clipboardData.files, say);
+    add(event.clipboardData.files);
   });
   const main = document.querySelector('main');
   main.addEventListener('dragover', event => event.dataTransfer.types.includes('Files') && event.preventDefault());
   main.addEventListener('drop', event => {
     if (!event.dataTransfer.files.length) return;
     event.preventDefault();
-    addFiles(event.dataTransfer.files, say);
+    add(event.dataTransfer.files);
   });
 }

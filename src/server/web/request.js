@@ -1,6 +1,7 @@
 // Builds the body of a request from the conversation and the settings.
 import {readTools, sentCalls} from '/calls.js';
 import {withFiles} from '/files.js';
+import {withImages} from '/images.js';
 import {settings} from '/settings_store.js';
 
 const NUMBERS = ['temperature', 'top_p', 'top_k', 'min_p', 'max_tokens', 'seed', 'repetition_penalty'];
@@ -10,7 +11,7 @@ const NUMBERS = ['temperature', 'top_p', 'top_k', 'min_p', 'max_tokens', 'seed',
 export const isLost = message => message?.error && !message.content && !message.tool_calls;
 
 function sentMessage({role, content, files, reasoning, tool_calls: calls, tool_call_id: id}) {
-  const sent = {role, content: withFiles(content, files)};
+  const sent = {role, content: withImages(withFiles(content, files), files)};
   if (role === 'tool') sent.tool_call_id = id;
   if (calls) Object.assign(sent, {tool_calls: sentCalls(calls), ...(reasoning && {reasoning_content: reasoning})});
   return sent;
