@@ -93,6 +93,8 @@ typedef struct ingot_model_options {
   const char* chat_template; /* in Jinja, or the name "chatml"; NULL: the model's */
   ingot_progress_callback progress; /* called while ingot_load reads the weights, on its thread; NULL: none */
   void* progress_user;
+  const char* mmproj; /* path of a GGUF file with the model's vision tower; NULL: the one beside the model, if any */
+  int no_images;      /* 1: do not load the vision tower */
 } ingot_model_options;
 
 INGOT_API void ingot_model_options_init_sized(ingot_model_options* options, size_t size);
@@ -109,6 +111,7 @@ INGOT_API ingot_status ingot_free(ingot_model* model);
 
 INGOT_API int ingot_n_ctx(const ingot_model* model);
 INGOT_API int ingot_n_vocab(const ingot_model* model);
+INGOT_API int ingot_reads_images(const ingot_model* model); /* 1: the model has a vision tower */
 
 typedef enum ingot_model_kind {
   INGOT_KIND_TEXT = 0,     /* generates text: ingot_load */
@@ -131,11 +134,20 @@ INGOT_API ingot_status ingot_tokenize(const ingot_model* model, const char* text
 INGOT_API ingot_status ingot_tokenize_chat(const ingot_model* model, const char* messages, int32_t* tokens,
                                            size_t capacity, size_t* n);
 
+typedef struct ingot_image {
+  const void* bytes; /* [n_bytes]: a JPEG, PNG, WebP or GIF file */
+  size_t n_bytes;
+} ingot_image;
+
 typedef struct ingot_chat_options {
   size_t struct_size;
   const char* tools;     /* a JSON array of {"type": "function", "function": {"name": ..., "description": ...,
                             "parameters": a JSON Schema}}, shown to the model; NULL: none */
   const char* variables; /* a JSON object, more template variables: {"enable_thinking": false}; NULL: none */
+  /* [n_images]: the images of the messages, in order. Each has a part {"type": "image"} in the content of a message:
+   * [{"type": "image"}, {"type": "text", "text": "What is this?"}]. Pass the same images to ingot_submit. */
+  const ingot_image* images;
+  size_t n_images;
 } ingot_chat_options;
 
 INGOT_API void ingot_chat_options_init_sized(ingot_chat_options* options, size_t size);
@@ -213,6 +225,10 @@ typedef struct ingot_request_options {
   const int32_t* bias_tokens; /* [n_biases]: at most 1024 tokens, to whose logits biases are added */
   const float* biases;        /* [n_biases]; -INFINITY forbids the token */
   size_t n_biases;
+  /* [n_images]: the images of a prompt that ingot_tokenize_chat_with made with them. ingot_submit runs the vision tower
+   * on its own thread, which takes long; the results of the last images are kept. */
+  const ingot_image* images;
+  size_t n_images;
 } ingot_request_options;
 
 INGOT_API void ingot_request_options_init_sized(ingot_request_options* options, size_t size);

@@ -50,11 +50,16 @@ class ModelOptions(c.Structure):
                 ("deterministic", c.c_int), ("kv_type", c.c_char_p), ("speculate", c.c_char_p), ("draft", c.c_char_p),
                 ("tp", c.c_int), ("pp", c.c_int), ("gpu_layers", c.c_int), ("gpu_memory", c.c_double),
                 ("quantize", c.c_char_p), ("chat_template", c.c_char_p), ("progress", ProgressCallback),
-                ("progress_user", c.c_void_p)]
+                ("progress_user", c.c_void_p), ("mmproj", c.c_char_p), ("no_images", c.c_int)]
+
+
+class Image(c.Structure):
+    _fields_ = [("bytes", c.c_char_p), ("n_bytes", c.c_size_t)]
 
 
 class ChatOptions(c.Structure):
-    _fields_ = [("struct_size", c.c_size_t), ("tools", c.c_char_p), ("variables", c.c_char_p)]
+    _fields_ = [("struct_size", c.c_size_t), ("tools", c.c_char_p), ("variables", c.c_char_p),
+                ("images", c.POINTER(Image)), ("n_images", c.c_size_t)]
 
 
 class RequestOptions(c.Structure):
@@ -65,7 +70,8 @@ class RequestOptions(c.Structure):
                 ("n_stop_tokens", c.c_size_t), ("priority", c.c_int), ("cache_salt", c.c_char_p),
                 ("timeout_s", c.c_double), ("json_schema", c.c_char_p), ("regex", c.c_char_p), ("grammar", c.c_char_p),
                 ("typical_p", c.c_float), ("penalty_window", c.c_int), ("top_logprobs", c.c_int),
-                ("bias_tokens", c.POINTER(c.c_int32)), ("biases", c.POINTER(c.c_float)), ("n_biases", c.c_size_t)]
+                ("bias_tokens", c.POINTER(c.c_int32)), ("biases", c.POINTER(c.c_float)), ("n_biases", c.c_size_t),
+                ("images", c.POINTER(Image)), ("n_images", c.c_size_t)]
 
 
 class EmbedderOptions(c.Structure):
@@ -108,6 +114,7 @@ SIGNATURES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "free": (c.c_int, (_handle,)),
     "n_ctx": (c.c_int, (_handle,)),
     "n_vocab": (c.c_int, (_handle,)),
+    "reads_images": (c.c_int, (_handle,)),
     "tokenize": (c.c_int, (_handle, _text, _size, c.c_int, c.c_int, _tokens, _size, _out_size)),
     "tokenize_chat_with": (c.c_int, (_handle, _text, c.POINTER(ChatOptions), _tokens, _size, _out_size)),
     "detokenize": (c.c_int, (_handle, _tokens, _size, c.c_void_p, _size, _out_size)),
@@ -142,7 +149,7 @@ _library = _load()
 def call(name: str, *arguments: Any) -> Any:
     """Calls ingot_<name>; a status other than INGOT_OK becomes an exception with the library's message."""
     result = getattr(_library, "ingot_" + name)(*arguments)
-    if SIGNATURES[name][0] is c.c_int and not name.startswith("n_") and not name.endswith("_dim") and result != OK:
+    if SIGNATURES[name][0] is c.c_int and not name.startswith(("n_", "reads_")) and not name.endswith("_dim") and result != OK:
         raise ERRORS.get(result, InternalError)(_library.ingot_last_error().decode(errors="replace"))
     return result
 
@@ -204,6 +211,12 @@ def array(tokens: Any, name: str = "tokens") -> Any:
     if values.size > 0 and (values.min() < -(1 << 31) or values.max() >= 1 << 31):
         raise InvalidError(f"{name} go from {values.min()} to {values.max()}: they are indices of the vocabulary")
     return (c.c_int32 * values.size).from_buffer_copy(values.astype(np.int32).tobytes())
+
+
+def images(files: List[bytes]) -> Any:
+    made = (Image * len(files))(*(Image(data, len(data)) for data in files))
+    made.files = files  # C has pointers to them
+    return made
 
 
 def strings(texts: Any) -> Tuple[Any, Any]:

@@ -87,9 +87,9 @@ class Listener:
         self._queues: Dict[int, Tuple[asyncio.AbstractEventLoop, "asyncio.Queue[Event]"]] = {}
         self.callback = lib.EventCallback(self._hear)
 
-    def add(self, queue: "asyncio.Queue[Event]") -> int:
+    def add(self, queue: "asyncio.Queue[Event]", loop: Optional[asyncio.AbstractEventLoop] = None) -> int:
         number = next(self._numbers)
-        self._queues[number] = (asyncio.get_running_loop(), queue)
+        self._queues[number] = (loop or asyncio.get_running_loop(), queue)
         return number
 
     def remove(self, number: int) -> None:
@@ -163,7 +163,8 @@ class StopStrings:
 class Request:
     """A submitted request. With `queue`, its events go there; without, next_event() polls them."""
 
-    def __init__(self, model: c.c_void_p, prompt: Any, options: Options, queue: "Optional[asyncio.Queue[Event]]" = None):
+    def __init__(self, model: c.c_void_p, prompt: Any, options: Options, queue: "Optional[asyncio.Queue[Event]]" = None,
+                 images: Any = None, loop: Optional[asyncio.AbstractEventLoop] = None):
         fields: Dict[str, Any] = dict(options)
         fields.pop("stop", None)
         fields["json_schema"] = schema_text(fields.pop("schema", None))
@@ -173,7 +174,9 @@ class Request:
         struct.stop_tokens, struct.n_stop_tokens = stop_tokens, len(stop_tokens)
         _set_logprobs(struct, logprobs)
         _set_biases(struct, biases)
-        number = LISTENER.add(queue) if queue is not None else None
+        if images is not None:
+            struct.images, struct.n_images = images, len(images)
+        number = LISTENER.add(queue, loop) if queue is not None else None
         callback = LISTENER.callback if number is not None else lib.EventCallback()
         handle = c.c_void_p()
         try:

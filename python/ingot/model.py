@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes as c
+import functools
 import json
 import os
 import re
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 Prompt = Union[str, Sequence[int]]
 Messages = Union[str, Sequence[Mapping[str, Any]]]
+Image = Union[str, "os.PathLike[str]", bytes]
 Progress = Callable[[int, int], object]
 PROGRAM = os.environ.get("INGOT_PROGRAM") or str(lib.FOLDER / "bin" / "ingot")
 DEMO = str(lib.FOLDER / "models" / "demo.gguf")
@@ -92,14 +94,45 @@ def _numbers(n: Optional[int], stream: bool) -> "range":
     return range(n or 1)
 
 
-def _messages_text(messages: Messages) -> str:
+def _files(images: Optional[Sequence[Image]]) -> Any:
+    """The bytes of images, for C; None without images."""
+    if images is None or len(images) == 0:
+        return None
+    if isinstance(images, (str, bytes, os.PathLike)):
+        raise lib.InvalidError("images is one image: give a list of paths or bytes")
+    files = []
+    for one in images:
+        try:
+            if not isinstance(one, bytes):
+                with open(one, "rb") as file:
+                    one = file.read()
+        except (OSError, TypeError) as error:
+            raise lib.InvalidError(f"the image {one!r} cannot be read: {error}") from None
+        files.append(one)
+    return lib.images(files)
+
+
+def _with_images(messages: List[Any], n: int) -> List[Any]:
+    """The messages with a part for each image: where they have such parts already, or else before the last question."""
+    parts = [part for message in messages if isinstance(message, Mapping) and isinstance(message.get("content"), list)
+             for part in message["content"] if isinstance(part, Mapping) and part.get("type") == "image"]
+    asked = [i for i, m in enumerate(messages) if isinstance(m, Mapping) and m.get("role") == "user"]
+    if parts or not asked:
+        return messages
+    content = messages[asked[-1]].get("content") or []
+    texts = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
+    changed = {**messages[asked[-1]], "content": [{"type": "image"}] * n + texts}
+    return [*messages[: asked[-1]], changed, *messages[asked[-1] + 1 :]]
+
+
+def _messages_text(messages: Messages, n_images: int = 0) -> str:
     """In JSON. The library checks the messages as the HTTP server does."""
     if isinstance(messages, str):
-        return json.dumps([{"role": "user", "content": messages}])
+        messages = [{"role": "user", "content": messages}]
     if isinstance(messages, Mapping):
         raise lib.InvalidError("messages is one message: give a list of messages, or a text")
     try:
-        return json.dumps(list(messages))
+        return json.dumps(_with_images(list(messages), n_images) if n_images else list(messages))
     except (TypeError, ValueError) as error:
         raise lib.InvalidError(f"messages is no text and no list of JSON objects: {error}") from None
 
@@ -126,6 +159,7 @@ class Model:
              tp: int = 1, pp: int = 1, gpu_layers: Optional[int] = None,
              gpu_memory: Union[float, str, None] = None, quantize: Optional[str] = None,
              chat_template: Optional[str] = None, progress: Optional[Progress] = None,
+             mmproj: "Union[str, os.PathLike[str], None]" = None, no_images: bool = False,
              pooling: Optional[str] = None, normalize: bool = True) -> "Model":
         """Loads a GGUF file, a directory of Hugging Face or MLX, or ORG/REPO[:QUANT] of the Hub; None: the demo model.
 
@@ -149,6 +183,8 @@ class Model:
         quantize: the format of dense matrices in memory, such as "Q8_0"; None: as stored
         chat_template: in Jinja, or the name "chatml"; None: the model's
         progress: is called with the bytes that are loaded, and with those of the whole model
+        mmproj: path of a GGUF file with the model's vision tower; None: the one beside the model, or in its directory
+        no_images: do not load the vision tower
         pooling: "cls", "mean" or "last" makes a model for embed() of any model; None: what the model is for
         normalize: vectors of length 1
         """
@@ -164,14 +200,15 @@ class Model:
                                   max_queue=max_queue, deterministic=int(deterministic), kv_type=kv_type,
                                   speculate=speculate, draft=draft, tp=tp, pp=pp, gpu_layers=gpu_layers,
                                   gpu_memory=_gpu_memory(gpu_memory), quantize=quantize, chat_template=chat_template,
-                                  progress=calls.callback)
+                                  progress=calls.callback, mmproj=None if mmproj is None else os.fspath(mmproj),
+                                  no_images=int(no_images))
             lib.call("load", path.encode(), c.byref(options), c.byref(handle))
             loaded = cls(path, lib.KIND_TEXT, handle, "free")
             calls.raise_fault()
             return loaded
         for name, value in {"tp": tp if tp != 1 else None, "pp": pp if pp != 1 else None, "gpu_layers": gpu_layers,
                             "gpu_memory": gpu_memory, "quantize": quantize, "chat_template": chat_template,
-                            "progress": progress}.items():
+                            "progress": progress, "mmproj": mmproj, "no_images": no_images or None}.items():
             if value is not None:
                 raise lib.InvalidError(f"{name} is for models that write text, and {path} makes vectors or ranks: "
                                        f"leave out {name}")
@@ -213,6 +250,11 @@ class Model:
         n: int = lib.call("n_vocab", self._as(lib.KIND_TEXT))
         return n
 
+    @property
+    def reads_images(self) -> bool:
+        """Whether chat() takes images."""
+        return bool(lib.call("reads_images", self._as(lib.KIND_TEXT)))
+
     def _tokens(self, function: str, *arguments: Any) -> Any:
         n, handle = c.c_size_t(), self._as(lib.KIND_TEXT)
         lib.call(function, handle, *arguments, None, 0, c.byref(n))
@@ -226,15 +268,19 @@ class Model:
         data = text.encode()
         return list(self._tokens("tokenize", data, len(data), int(add_special), int(parse_special)))
 
-    def tokenize_chat(self, messages: Messages, *, tools: Optional[Sequence[Tool]] = None,
+    def tokenize_chat(self, messages: Messages, *, images: Optional[Sequence[Image]] = None,
+                      tools: Optional[Sequence[Tool]] = None,
                       variables: Optional[Mapping[str, Any]] = None) -> List[int]:
         """The prompt that chat() makes of messages, by the model's chat template."""
-        return list(self._chat_prompt(messages, tools_text(tools), variables))
+        return list(self._chat_prompt(messages, tools_text(tools), variables, _files(images)))
 
-    def _chat_prompt(self, messages: Messages, tools: Optional[str], variables: Optional[Mapping[str, Any]]) -> Any:
-        said = _messages_text(messages)
+    def _chat_prompt(self, messages: Messages, tools: Optional[str], variables: Optional[Mapping[str, Any]],
+                     files: Any = None) -> Any:
+        said = _messages_text(messages, len(files) if files is not None else 0)
         options = lib.options(lib.ChatOptions, "chat", tools=tools,
                               variables=json.dumps(variables) if variables is not None else None)
+        if files is not None:
+            options.images, options.n_images = files, len(files)
         return self._tokens("tokenize_chat_with", said.encode(), c.byref(options))
 
     def detokenize(self, tokens: Sequence[int]) -> str:
@@ -262,20 +308,24 @@ class Model:
     def _text_stream(self, prompt: Prompt, options: Options) -> Stream[str, Answer]:
         return Stream(Request(self._as(lib.KIND_TEXT), self._prompt(prompt), options), TextReader(options))
 
-    def _chat_stream(self, prompt: Any, tools: Optional[str], options: Options) -> Stream[Delta, ChatAnswer]:
+    def _chat_stream(self, prompt: Any, tools: Optional[str], options: Options,
+                     files: Any = None) -> Stream[Delta, ChatAnswer]:
         handle = self._as(lib.KIND_TEXT)
-        return Stream(Request(handle, prompt, options), ChatReader(options, handle, prompt, tools))
+        return Stream(Request(handle, prompt, options, images=files), ChatReader(options, handle, prompt, tools))
 
     async def _text_astream(self, prompt: Prompt, options: Options) -> AsyncStream[str, Answer]:
         queue: "asyncio.Queue[Event]" = asyncio.Queue()
         request = Request(self._as(lib.KIND_TEXT), self._prompt(prompt), options, queue)
         return AsyncStream(request, TextReader(options), queue)
 
-    async def _chat_astream(self, prompt: Any, tools: Optional[str],
-                            options: Options) -> AsyncStream[Delta, ChatAnswer]:
+    async def _chat_astream(self, prompt: Any, tools: Optional[str], options: Options,
+                            files: Any = None) -> AsyncStream[Delta, ChatAnswer]:
         queue: "asyncio.Queue[Event]" = asyncio.Queue()
-        handle = self._as(lib.KIND_TEXT)
-        return AsyncStream(Request(handle, prompt, options, queue), ChatReader(options, handle, prompt, tools), queue)
+        handle, loop = self._as(lib.KIND_TEXT), asyncio.get_running_loop()
+        submit = functools.partial(Request, handle, prompt, options, queue, images=files, loop=loop)
+        # The vision tower takes long, and other tasks go on meanwhile.
+        request = submit() if files is None else await loop.run_in_executor(None, submit)
+        return AsyncStream(request, ChatReader(options, handle, prompt, tools), queue)
 
     @overload
     def generate(self, prompt: Prompt, *, stream: Literal[False] = False,  # type: ignore[overload-overlap]
@@ -311,25 +361,31 @@ class Model:
         return answers if is_list or n is not None else answers[0]
 
     @overload
-    def chat(self, messages: Messages, *, tools: Optional[Sequence[Tool]] = None,
+    def chat(self, messages: Messages, *, images: Optional[Sequence[Image]] = None,
+             tools: Optional[Sequence[Tool]] = None,
              variables: Optional[Mapping[str, Any]] = None, stream: Literal[False] = False, n: None = None,
              **options: "Unpack[Options]") -> ChatAnswer: ...
 
     @overload
-    def chat(self, messages: Messages, *, tools: Optional[Sequence[Tool]] = None,
+    def chat(self, messages: Messages, *, images: Optional[Sequence[Image]] = None,
+             tools: Optional[Sequence[Tool]] = None,
              variables: Optional[Mapping[str, Any]] = None, stream: Literal[False] = False, n: int,
              **options: "Unpack[Options]") -> List[ChatAnswer]: ...
 
     @overload
-    def chat(self, messages: Messages, *, tools: Optional[Sequence[Tool]] = None,
+    def chat(self, messages: Messages, *, images: Optional[Sequence[Image]] = None,
+             tools: Optional[Sequence[Tool]] = None,
              variables: Optional[Mapping[str, Any]] = None, stream: Literal[True],
              **options: "Unpack[Options]") -> Stream[Delta, ChatAnswer]: ...
 
-    def chat(self, messages: Messages, *, tools: Optional[Sequence[Tool]] = None,
+    def chat(self, messages: Messages, *, images: Optional[Sequence[Image]] = None,
+             tools: Optional[Sequence[Tool]] = None,
              variables: Optional[Mapping[str, Any]] = None, stream: bool = False, n: Optional[int] = None,
              **options: "Unpack[Options]") -> Any:
         """Answers messages: a question, or a list of {"role": ..., "content": ...} as OpenAI's API has.
 
+        images: paths or bytes of JPEG, PNG, WebP or GIF files, for a model that reads images. They precede the text of
+            the last question, or stand where the contents of messages have parts {"type": "image"}
         tools: what the model may call: functions with type hints, Pydantic classes, or dicts in OpenAI's form; the
             calls are in the answer's `tool_calls`, and running them is up to the caller
         variables: more for the chat template, such as {"enable_thinking": False}
@@ -337,9 +393,9 @@ class Model:
         n: returns a list of so many answers; the i-th has the seed `seed` + i
         options: see `ingot.Options`; with `schema`, the answer's `parsed` is the value
         """
-        numbers, may_be_called = _numbers(n, stream), tools_text(tools)
-        prompt = self._chat_prompt(messages, may_be_called, variables)
-        streams = [self._chat_stream(prompt, may_be_called, settled(options, i)) for i in numbers]
+        numbers, may_be_called, files = _numbers(n, stream), tools_text(tools), _files(images)
+        prompt = self._chat_prompt(messages, may_be_called, variables, files)
+        streams = [self._chat_stream(prompt, may_be_called, settled(options, i), files) for i in numbers]
         if stream:
             return streams[0]
         answers = [one.answer for one in streams]
@@ -369,27 +425,31 @@ class Model:
         return list(answers) if n is not None else answers[0]
 
     @overload
-    async def achat(self, messages: Messages, *, tools: Optional[Sequence[Tool]] = None,
+    async def achat(self, messages: Messages, *, images: Optional[Sequence[Image]] = None,
+                    tools: Optional[Sequence[Tool]] = None,
                     variables: Optional[Mapping[str, Any]] = None, stream: Literal[False] = False, n: None = None,
                     **options: "Unpack[Options]") -> ChatAnswer: ...
 
     @overload
-    async def achat(self, messages: Messages, *, tools: Optional[Sequence[Tool]] = None,
+    async def achat(self, messages: Messages, *, images: Optional[Sequence[Image]] = None,
+                    tools: Optional[Sequence[Tool]] = None,
                     variables: Optional[Mapping[str, Any]] = None, stream: Literal[False] = False, n: int,
                     **options: "Unpack[Options]") -> List[ChatAnswer]: ...
 
     @overload
-    async def achat(self, messages: Messages, *, tools: Optional[Sequence[Tool]] = None,
+    async def achat(self, messages: Messages, *, images: Optional[Sequence[Image]] = None,
+                    tools: Optional[Sequence[Tool]] = None,
                     variables: Optional[Mapping[str, Any]] = None, stream: Literal[True],
                     **options: "Unpack[Options]") -> AsyncStream[Delta, ChatAnswer]: ...
 
-    async def achat(self, messages: Messages, *, tools: Optional[Sequence[Tool]] = None,
+    async def achat(self, messages: Messages, *, images: Optional[Sequence[Image]] = None,
+                    tools: Optional[Sequence[Tool]] = None,
                     variables: Optional[Mapping[str, Any]] = None, stream: bool = False, n: Optional[int] = None,
                     **options: "Unpack[Options]") -> Any:
         """chat() for asyncio."""
-        numbers, may_be_called = _numbers(n, stream), tools_text(tools)
-        prompt = self._chat_prompt(messages, may_be_called, variables)
-        streams = [await self._chat_astream(prompt, may_be_called, settled(options, i)) for i in numbers]
+        numbers, may_be_called, files = _numbers(n, stream), tools_text(tools), _files(images)
+        prompt = self._chat_prompt(messages, may_be_called, variables, files)
+        streams = [await self._chat_astream(prompt, may_be_called, settled(options, i), files) for i in numbers]
         if stream:
             return streams[0]
         answers = await asyncio.gather(*(one.answer() for one in streams))

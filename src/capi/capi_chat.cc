@@ -129,14 +129,19 @@ void ingot_chat_options_init_sized(ingot_chat_options* options, size_t size) { i
 ingot_status ingot_tokenize_chat_with(const ingot_model* model, const char* messages, const ingot_chat_options* given,
                                       int32_t* tokens, size_t capacity, size_t* n) {
   return guarded([&] {
-    const CapiModel& shared = *required(model, "model").shared;
+    CapiModel& shared = *required(model, "model").shared;
     const ingot_chat_options o = options_of(given, ingot_chat_options_init);
     const OrderedJson said = json_of(&required(messages, "messages"), "messages", OrderedJson::value_t::array);
     const OrderedJson tools = json_of(o.tools, "tools", OrderedJson::value_t::array);
     OrderedJson variables = json_of(o.variables, "variables", OrderedJson::value_t::object);
     if (variables.is_null()) variables = OrderedJson::object();
     check_turns(said, shared.chat().source());
-    copy_out(encode_chat(*shared.loaded.tokenizer, shared.chat(), said, tools, variables), tokens, capacity, n);
+    const std::vector<PromptImage> images = prepare_images(shared, o.images, o.n_images);
+    const Tokenizer& tokenizer = *shared.loaded.tokenizer;
+    copy_out(shared.images ? encode_chat_with_images(tokenizer, shared.chat(), said, tools, variables, ChatEnd::kAnswer,
+                                                     *shared.loaded.vision, images)
+                           : encode_chat(tokenizer, shared.chat(), said, tools, variables),
+             tokens, capacity, n);
     return INGOT_OK;
   });
 }

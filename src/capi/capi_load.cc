@@ -101,7 +101,10 @@ ingot_status ingot_load(const char* path, const ingot_model_options* given, ingo
     const auto draft = o.draft != nullptr ? open_checkpoint(o.draft) : nullptr;
     if (draft) check_draft(*draft, speculate, *checkpoint->tokenizer());
     choose_draft_head(speculate, draft, runner);
-    LoadedModel loaded = load_model(checkpoint, runner, progress_of(o));
+    if (o.no_images != 0 && o.mmproj != nullptr) throw Error("no_images and mmproj exclude each other");
+    std::optional<VisionOptions> vision;
+    if (o.no_images == 0) vision = vision_options(*checkpoint, runner, o.mmproj != nullptr ? o.mmproj : "");
+    LoadedModel loaded = load_model(checkpoint, runner, progress_of(o), vision);
     if (o.chat_template != nullptr) use_chat_template(loaded, o.chat_template);
     auto result = std::make_unique<ingot_model>();
     result->shared = std::make_shared<CapiModel>(std::move(loaded),

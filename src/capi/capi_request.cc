@@ -1,5 +1,7 @@
 #include "capi/capi_request.h"
 
+#include "capi/capi_guard.h"
+
 #include <chrono>
 #include <utility>
 
@@ -22,6 +24,22 @@ ingot_finish finish_of(FinishReason reason) {
 }
 
 }  // namespace
+
+std::vector<PromptImage> prepare_images(CapiModel& model, const ingot_image* images, size_t n_images) {
+  constexpr size_t kMaxCapiImages = 4096;
+  if (n_images == 0) return {};
+  required(images, "images");
+  if (!model.images) throw Error("the model reads text only: images need a model with a vision tower, or mmproj");
+  if (n_images > kMaxCapiImages) throw Error("n_images is {}: at most {}", n_images, kMaxCapiImages);
+  std::vector<ImageFile> files;
+  for (size_t i = 0; i < n_images; ++i) {
+    const auto* bytes = static_cast<const std::byte*>(images[i].bytes);
+    if (images[i].n_bytes > 0) required(bytes, "the bytes of an image");
+    files.push_back({.bytes = std::make_shared<const std::vector<std::byte>>(bytes, bytes + images[i].n_bytes),
+                     .where = fmt::format("images[{}]", i)});
+  }
+  return model.images->prepare(std::move(files));
+}
 
 bool in_callback() { return callback_depth > 0; }
 const std::vector<ingot_top_logprob>& last_top() { return top_of_last; }

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "io/gguf/projector.h"
 #include "model/files/load_quantizer.h"
 #include "model/vectors/embedder.h"
 #include "text/jinja/template.h"
@@ -25,7 +26,9 @@ void check_vocabulary(const Checkpoint& checkpoint, const Tokenizer& tokenizer, 
 void load_tower(LoadedModel& model, Config& config, const VisionOptions& options) {
   try {
     model.vision = open_vision(*model.checkpoint, config, *model.tokenizer, options);
-    if (model.vision) model.vision->adapt(config);
+    Config adapted = config;  // a tower that does not fit must change nothing
+    if (model.vision) model.vision->adapt(adapted);
+    config = std::move(adapted);
   } catch (const Error& error) {
     if (options.is_needed) throw;
     model.vision = nullptr;
@@ -53,6 +56,15 @@ void use_chat_template(LoadedModel& model, const std::string& source) {
   Template::parse(source);  // throws here; ChatTemplate would use ChatML instead
   const Tokenizer& tokenizer = *model.tokenizer;
   model.chat = ChatTemplate(source, token_text(tokenizer, tokenizer.bos()), token_text(tokenizer, tokenizer.eos()));
+}
+
+VisionOptions vision_options(const Checkpoint& checkpoint, const RunnerOptions& runner, const std::string& mmproj) {
+  VisionOptions options{.backend = runner.backend,
+                        .mmproj = mmproj.empty() ? find_projector(checkpoint.path()) : mmproj,
+                        .check_tensors = runner.check_tensors,
+                        .is_needed = !mmproj.empty()};
+  options.backend.device = chosen_device(options.backend.device.substr(0, options.backend.device.find(',')));
+  return options;
 }
 
 LoadedModel load_model(std::shared_ptr<const Checkpoint> checkpoint, const RunnerOptions& options,

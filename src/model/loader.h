@@ -24,6 +24,11 @@ struct LoadedModel {
 // The checkpoint's chat template; nothing if it has none.
 std::optional<ChatTemplate> load_chat_template(const Checkpoint& checkpoint, const Tokenizer& tokenizer);
 
+// The options of a tower that runs on the first device of the runner. If no projector (mmproj) is named, it is the one
+// beside the model's file, or the tower of the model's directory; then a tower that cannot be loaded costs only a
+// warning.
+VisionOptions vision_options(const Checkpoint& checkpoint, const RunnerOptions& runner, const std::string& mmproj);
+
 // Makes the model use this template, in Jinja or the name chatml. Throws Error if the template does not parse.
 void use_chat_template(LoadedModel& model, const std::string& source);
 

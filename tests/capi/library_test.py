@@ -12,7 +12,7 @@ import pytest
 SOURCE = pathlib.Path(os.environ["INGOT_SOURCE"])
 LIBRARY, PROGRAM = os.environ["INGOT_LIBRARY"], os.environ["INGOT"]
 # The libraries that libingot.so needs, except those of C, C++ and the GPU.
-LIBRARIES = {"libcrypto", "libfmt", "libpcre2-8", "libutf8proc"}
+LIBRARIES = {"libcrypto", "libfmt", "libpcre2-8", "libutf8proc", "libjpeg", "libpng16", "libwebp", "libwebpdemux", "libgif"}
 SYSTEM = {"libc", "libm", "libgcc_s", "libstdc++", "libdl", "libpthread", "librt", "ld-linux-x86-64", "ld-linux-aarch64"}
 
 

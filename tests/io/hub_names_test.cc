@@ -6,6 +6,7 @@
 #include <random>
 
 #include "base/file.h"
+#include "io/gguf/projector.h"
 #include "io/hub/choice.h"
 #include "io/hub/directory_files.h"
 #include "io/hub/name.h"

@@ -99,7 +99,6 @@ int run(RunOptions& o) {
   const std::string text = is_follower() || (image_is_input && !has_text) ? "" : read_prompt(o.prompt, "run");
   if (!is_follower()) o.generate.draft = load_draft(draft, runner, o.model.draft_device);
   LoadedModel model = open_model(o.model, runner);
-  model.vision = open_tower(o.model.images, model, runner, o.model.check_tensors);
   use_model_defaults(*o.generate.command, model.checkpoint->generation(), o.generate.sampling);
   const bool is_chat = !o.raw && model.chat.has_value();
   const ChatTemplate no_chat = ChatTemplate::chatml_default();

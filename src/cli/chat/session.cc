@@ -46,8 +46,8 @@ void ChatSession::load() {
   if (!model_.chat) {
     tell("ingot: this model has no chat template; using ChatML\n");
     model_.chat = ChatTemplate::chatml_default();
+    place_images(model_);
   }
-  model_.vision = open_tower(options_.model.images, model_, runner, options_.model.check_tensors);
   if (model_.vision)
     images_.emplace(*model_.vision, options_.model.images.limits, options_.model.images.cache_bytes);
   options_.generate.sampling = given_;

@@ -148,10 +148,11 @@ std::shared_ptr<ServedModel> load_served(ServeOptions& o, const std::shared_ptr<
   parts.draft = load_draft(o.draft_file, serving_runner(o), o.model.draft_device);
   const RunnerOptions runner = serving_runner(o);
   if (runner.parallel.communicator) meet_ranks(fingerprint_of(*checkpoint), runner);
-  LoadedModel loaded = load_model(checkpoint, runner, [](size_t, size_t) {});
+  LoadedModel loaded =
+      load_model(checkpoint, runner, [](size_t, size_t) {}, tower_options(o.model.images, *checkpoint, runner));
   use_given_template(o.model, loaded);
   if (!loaded.chat) log_warn("this model has no chat template; using ChatML");
-  parts.vision = open_tower(o.model.images, loaded, runner, o.model.check_tensors);
+  parts.vision = std::move(loaded.vision);
   if (loaded.chat) parts.chat = std::move(*loaded.chat);
   parts.tokenizer = std::move(loaded.tokenizer);
   parts.facts.taken_bytes = loaded.runner->allocated_bytes();

@@ -1,6 +1,7 @@
 // The flags about images of the commands that answer questions, and the model's vision tower that they choose.
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,21 +19,20 @@ struct RunnerOptions;
 
 struct ImageFlags {
   std::string mmproj;  // empty: found beside the model
+  bool is_wanted = false;  // the command shows images to the model
   bool is_off = false;
+  int max_tokens = VisionOptions().max_image_tokens;  // of an image, in families that choose its resolution
   ImageLimits limits;
   size_t cache_bytes = size_t{256} << 20;  // of encoded images
 };
 
 void add_image_options(CLI::App& app, ImageFlags& flags);
 
-// The tower of the model's directory, or of the mmproj file of the flags or beside the model; null if there is none. A
-// tower that was not asked for by name and cannot be loaded costs only a warning. The chat template of the model then
-// also places images.
-std::unique_ptr<VisionModel> open_tower(const ImageFlags& flags, LoadedModel& model, const RunnerOptions& runner,
-                                        bool check_tensors);
-
-// The mmproj file beside a GGUF file; empty if there is none.
-std::string find_mmproj(const std::string& model_path);
+// The options of the model's tower; nothing if the flags forbid it, or the command shows no images.
+std::optional<VisionOptions> tower_options(const ImageFlags& flags, const Checkpoint& checkpoint,
+                                           const RunnerOptions& runner);
+// Makes the model's chat template also place images, if the model has a tower. Call again for another template.
+void place_images(LoadedModel& model);
 
 // The bytes of an image file; "-": standard input. Throws Error naming the file.
 ImageFile read_image_file(const std::string& path, const ImageLimits& limits);

@@ -333,9 +333,11 @@ LoadedModel open_model(ModelOptions& o, const RunnerOptions& runner) {
   const auto checkpoint = open_model_file(o);  // may download the model first, with a separate progress bar
   if (runner.parallel.communicator) meet_ranks(fingerprint_of(*checkpoint), runner);
   ProgressBar bar("loading");
-  LoadedModel model = load_model(checkpoint, runner, [&](size_t done, size_t total) { bar.update(done, total); });
+  LoadedModel model = load_model(checkpoint, runner, [&](size_t done, size_t total) { bar.update(done, total); },
+                                 tower_options(o.images, *checkpoint, runner));
   follow_first(*model.runner);
   use_given_template(o, model);
+  place_images(model);
   return model;
 }
 

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "io/gguf/projector.h"
 #include "io/hub/directory_files.h"
 #include "io/hub/name.h"
 
@@ -161,19 +162,6 @@ std::vector<HubGguf> gguf_models(const std::vector<std::string>& paths) {
                       .n_parts = split ? split->n_parts : 1});
   }
   return models;
-}
-
-std::string projector_of(const std::vector<std::string>& paths) {
-  constexpr std::string_view kBest[] = {"F16", "BF16", "F32"};
-  std::string best;
-  size_t best_rank = std::size(kBest) + 1;
-  for (const std::string& path : paths) {
-    if (!path.ends_with(".gguf") || to_upper(base_name(path)).find("MMPROJ") == std::string::npos) continue;
-    const size_t rank =
-        static_cast<size_t>(std::find(std::begin(kBest), std::end(kBest), quant_label(path)) - std::begin(kBest));
-    if (rank < best_rank) best = path, best_rank = rank;
-  }
-  return best;
 }
 
 HubChoice choose_files(const std::string& repo, const std::vector<std::string>& paths, const std::string& tag,

@@ -22,9 +22,6 @@ struct HubGguf {
 // The GGUF models among the paths, in the same order. Projectors, importance matrices and draft heads are skipped.
 std::vector<HubGguf> gguf_models(const std::vector<std::string>& paths);
 
-// The projector (mmproj) of a vision tower among the paths, the one in f16 if there are several; empty: none.
-std::string projector_of(const std::vector<std::string>& paths);
-
 struct HubChoice {
   std::vector<std::string> files;  // of the model and its projector; empty for a directory
   std::string open;                // the file to open; empty: the directory

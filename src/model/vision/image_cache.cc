@@ -145,9 +145,9 @@ std::vector<int32_t> encode_chat_with_images(const Tokenizer& tokenizer, const C
 
 ImageSettings low_detail(const VisionModel& vision) {
   constexpr int kLowDetailTokens = 256;
-  // Families that choose a resolution have no tiles.
-  if (vision.processor().find("Qwen") != std::string::npos) return {.max_tokens = kLowDetailTokens};
-  return {.splits = false};
+  for (const char* divides : {"Idefics3ImageProcessor", "SmolVLMImageProcessor", "Gemma3ImageProcessor"})
+    if (vision.processor() == divides) return {.splits = false};
+  return {.max_tokens = kLowDetailTokens};
 }
 
 int image_tokens(std::span<const PromptImage> images) {
