@@ -23,6 +23,7 @@
 
 #include "base/json.h"
 #include "server/http/server.h"
+#include "server/requests/fields.h"
 #include "server/rig.h"
 #include "test_seed.h"
 
