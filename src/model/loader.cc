@@ -22,6 +22,20 @@ void check_vocabulary(const Checkpoint& checkpoint, const Tokenizer& tokenizer, 
                 tokenizer.n_vocab(), config.n_vocab);
 }
 
+// Before the text model, whose program depends on the tower.
+void load_tower(LoadedModel& model, Config& config, const VisionOptions& options) {
+  try {
+    model.vision = open_vision(*model.checkpoint, config, *model.tokenizer, options);
+    Config adapted = config;  // a tower that does not fit must change nothing
+    if (model.vision) model.vision->adapt(adapted);
+    config = std::move(adapted);
+  } catch (const Error& error) {
+    if (options.is_needed) throw;
+    model.vision = nullptr;
+    log_warn("the model reads text only, because its vision tower cannot be loaded: {}", error.what());
+  }
+}
+
 }  // namespace
 
 std::optional<ChatTemplate> load_chat_template(const Checkpoint& checkpoint, const Tokenizer& tokenizer) {
@@ -47,29 +61,11 @@ void use_chat_template(LoadedModel& model, const std::string& source) {
 VisionOptions vision_options(const Checkpoint& checkpoint, const RunnerOptions& runner, const std::string& mmproj) {
   VisionOptions options{.backend = runner.backend,
                         .mmproj = mmproj.empty() ? find_projector(checkpoint.path()) : mmproj,
-                        .is_optional = mmproj.empty(),
-                        .check_tensors = runner.check_tensors};
+                        .check_tensors = runner.check_tensors,
+                        .is_needed = !mmproj.empty()};
   options.backend.device = chosen_device(options.backend.device.substr(0, options.backend.device.find(',')));
   return options;
 }
-
-namespace {
-
-// Opens the tower, and makes the text model's config fit it.
-void add_vision(LoadedModel& model, Config& config, const VisionOptions& options) {
-  try {
-    model.vision = open_vision(*model.checkpoint, config, *model.tokenizer, options);
-    Config adapted = config;
-    if (model.vision) model.vision->adapt(adapted);
-    config = std::move(adapted);
-  } catch (const Error& error) {
-    if (!options.is_optional) throw;
-    model.vision.reset();
-    log_warn("the model reads text only, because its vision tower cannot be loaded: {}", error.what());
-  }
-}
-
-}  // namespace
 
 LoadedModel load_model(std::shared_ptr<const Checkpoint> checkpoint, const RunnerOptions& options,
                        const LoadProgress& progress, const std::optional<VisionOptions>& vision) {
@@ -86,7 +82,7 @@ LoadedModel load_model(std::shared_ptr<const Checkpoint> checkpoint, const Runne
   model.tokenizer = model.checkpoint->tokenizer();
   check_vocabulary(*model.checkpoint, *model.tokenizer, config);
   model.chat = load_chat_template(*model.checkpoint, *model.tokenizer);
-  if (vision) add_vision(model, config, *vision);
+  if (vision) load_tower(model, config, *vision);
   model.runner = start_ranks(config, quantized_source(model.checkpoint->weights(), config, options.quantize), options,
                              progress);
   model.load_ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();

@@ -33,8 +33,8 @@ struct VisionOptions {
   // The most vectors of an image in models that keep its size (Qwen-VL), if the processor allows more. The memory of
   // the tower is for such an image.
   int max_image_tokens = 4096;
-  bool is_optional = false;  // load_model: if the tower cannot be loaded, the model reads text only, with a warning
   bool check_tensors = false;
+  bool is_needed = true;  // false: if the tower cannot be loaded, load_model() warns, and the model reads text only
 };
 
 class VisionModel {

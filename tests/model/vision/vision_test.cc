@@ -256,7 +256,7 @@ TEST(VisionFaults, ATowerThatIsNotNeededMayFail) {
   copy.edit("config.json", [](auto& json) { json["vision_config"]["num_hidden_layers"] = 9; });
   const CapturedLog log;
   const LoadedModel model = load_model(hf_checkpoint(copy.path().string()), {.backend = {.device = "ref"}}, nullptr,
-                                       VisionOptions{.backend = {.device = "ref"}, .mmproj = {}, .is_optional = true});
+                                       VisionOptions{.backend = {.device = "ref"}, .mmproj = {}, .is_needed = false});
   EXPECT_EQ(model.vision, nullptr);
   EXPECT_NE(model.runner, nullptr);
   EXPECT_THAT(log.text(), HasSubstr("reads text only"));
