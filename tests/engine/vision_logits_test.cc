@@ -12,6 +12,13 @@ namespace {
 
 class VisionLogits : public testing::TestWithParam<std::string> {};
 
+class CudaVisionLogits : public VisionLogits {
+ protected:
+  void SetUp() override {
+    if (!has_gpu()) GTEST_SKIP() << "no GPU";
+  }
+};
+
 std::map<int, std::vector<float>> image_logits(LoadedModel& model, const nlohmann::json& golden, int chunk) {
   Request request;
   std::vector<EncodedImage> encoded;
@@ -51,6 +58,14 @@ TEST_P(VisionLogits, EqualTransformersForAnyChunk) {
   }
 }
 
+// With f32 activations, so that the bound is that of the other backends.
+TEST_P(CudaVisionLogits, EqualTransformersForAnyChunk) {
+  const nlohmann::json goldens = vision_golden(GetParam());
+  LoadedModel model = load_vision(kVisionModels / GetParam(), "cuda", false);
+  for (const auto& golden : goldens["prompts"])
+    for (const int chunk : {64, 7, 1}) expect_logits(model, golden, chunk, "cuda");
+}
+
 // The text model as a GGUF file, and the tower as an mmproj file.
 TEST_P(VisionLogits, EqualTransformersFromTwoFiles) {
   const nlohmann::json goldens = vision_golden(GetParam());
@@ -71,6 +86,8 @@ TEST_P(VisionLogits, EqualTransformersFromTwoFiles) {
   fs::remove(path);
 }
 
+INSTANTIATE_TEST_SUITE_P(Models, CudaVisionLogits, testing::ValuesIn(vision_names()),
+                         [](const auto& i) { return i.param; });
 INSTANTIATE_TEST_SUITE_P(Models, VisionLogits, testing::ValuesIn(vision_names()),
                          [](const auto& i) { return i.param; });
 

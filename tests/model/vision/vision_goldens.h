@@ -34,12 +34,13 @@ inline nlohmann::json vision_golden(const std::string& name) {
 
 inline LoadedModel load_vision(std::shared_ptr<const Checkpoint> checkpoint, const std::string& device,
                                const std::string& mmproj, int max_batch_tokens = 200) {
-  const RunnerOptions options{.backend = {.device = device, .n_threads = 1},
+  const BackendOptions backend{.device = device, .n_threads = 1, .activations = device == "cuda" ? "f32" : ""};
+  const RunnerOptions options{.backend = backend,
                               .max_batch_tokens = max_batch_tokens,
                               .max_logits = max_batch_tokens,
                               .kv_dtype = DType::kF32};
   return load_model(std::move(checkpoint), options, nullptr,
-                    VisionOptions{.backend = {.device = device, .n_threads = 1}, .mmproj = mmproj});
+                    VisionOptions{.backend = backend, .mmproj = mmproj});
 }
 // The model with the tower of its directory, or of the mmproj file beside it.
 inline LoadedModel load_vision(const fs::path& directory, const std::string& device, bool is_gguf) {
