@@ -214,7 +214,7 @@ def array(tokens: Any, name: str = "tokens") -> Any:
 
 
 def images(files: List[bytes]) -> Any:
-    made = (Image * len(files))(*(Image(data, len(data)) for data in files))
+    made: Any = (Image * len(files))(*(Image(data, len(data)) for data in files))
     made.files = files  # C has pointers to them
     return made
 

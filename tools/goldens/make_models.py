@@ -333,8 +333,8 @@ def random_blocks(rng, shape, fmt, std):
 
 
 def format_of(name, w, spec):
-    # Routers and convolutions have a type of their own, whatever the file's type is.
-    if w.ndim == 1 or not name.endswith(".weight") or any(part in name for part in ("ffn_gate_inp", "ssm_conv1d", "ssm_norm", "shortconv.conv")):
+    # Routers, convolutions and small coefficients have a type of their own, whatever the file's type is.
+    if w.ndim == 1 or not name.endswith(".weight") or any(part in name for part in ("ffn_gate_inp", "ssm_conv1d", "ssm_norm", "shortconv.conv", "altup_correct_coef", "altup_predict_coef")):
         return "F32"
     return next(f for pattern, f in spec.types.items() if fnmatch.fnmatch(name, pattern))
 
@@ -610,7 +610,7 @@ def write_hf(folder, spec, model, tokens, logits):
     for file in folder.iterdir():
         file.unlink()
     dtype = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}[spec.types["*"]]
-    routers = (".gate.weight", ".router.weight", ".router.proj.weight", "shared_expert_gate.weight")
+    routers = (".gate.weight", ".router.weight", ".router.proj.weight", "shared_expert_gate.weight", "prediction_coefs.weight", "correction_coefs.weight")
     state = {k: v.to(dtype) if v.dim() > 1 and not k.endswith(("bias", "conv1d.weight", "conv.conv.weight", *routers)) else v for k, v in model.state_dict().items()
              if not (spec.tied and k == "lm_head.weight")}
     model.config.dtype = dtype

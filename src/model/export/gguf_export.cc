@@ -244,6 +244,8 @@ class DirectoryExport {
       warn("cannot load the file: it does not support a bias of the attention's output, o_proj.bias");
     if (has(".ffn_down.bias") && !is_one_of({"llama", "granite", "granitemoe", "starcoder2"}))
       warn("cannot load the file: it does not support biases of the feed-forward");
+    if (arch == "gemma3n")
+      warn("cannot load the file: it needs keys and values of layers that read those of earlier layers");
     if (arch == "seed_oss") warn("cannot load the file in some of its releases");
     if (config_.sliding_window > 0 &&
         is_one_of({"llama", "phi3", "qwen2", "qwen2moe", "qwen3", "qwen3moe", "smollm3", "granite", "granitemoe"}))

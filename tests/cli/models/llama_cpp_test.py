@@ -24,7 +24,6 @@ UNUSUAL = {
     "hf/deepseek2_lite": "key not found in model: deepseek2.attention.q_lora_rank",  # only models of 26 or 27 layers lack it
     "hf/deepseek2_groups": None,  # chooses the groups of experts in another way
     "hf/exaone4": None,  # only models of 64 layers have windows
-    "hf/gemma3n": "per_layer_token_embd.weight' has wrong shape",  # only inputs of layers of 256 columns
     "hf/gpt_oss": None,  # as the file that the package gguf has written
     "hf/mistral4": None, "hf/qwen3_tied_yarn": None,  # it takes YaRN's beta_fast and beta_slow from its flags, not from the file
     "hf/phimoe": "key not found in model: phimoe.attention.layer_norm_rms_epsilon",  # the key of another kind of norm
