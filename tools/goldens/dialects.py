@@ -5,12 +5,12 @@ of the GGUF file or several (experts that transformers keeps in one array). `pie
 that the values in the encoded file can be written back to the model.
 """
 import math
-import statistics
 from dataclasses import dataclass
 from typing import Callable
 
 import gguf
 import numpy as np
+import torch
 from gguf import MODEL_ARCH as A
 
 
@@ -217,8 +217,7 @@ def gemma3n_keys(writer, config):
     writer.add_embedding_length_per_layer_input(config.hidden_size_per_layer_input)
     writer.add_altup_active_idx(config.altup_active_idx)
     writer.add_altup_num_inputs(config.altup_num_inputs)
-    normal = statistics.NormalDist()
-    writer.add_activation_sparsity_scale([normal.inv_cdf(p) if p > 0 else -math.inf for p in config.activation_sparsity_pattern])
+    writer.add_activation_sparsity_scale(torch.distributions.Normal(0, 1).icdf(torch.tensor(config.activation_sparsity_pattern)).tolist())
     writer.add_final_logit_softcapping(config.final_logit_softcapping)
 
 

@@ -69,10 +69,17 @@ class Writer {
     plans_.push_back(plan);
   }
 
+  // Matrices of Gemma 3n and 4 that are never quantized, but may have 16 bits.
+  static bool is_unquantized_matrix(const ExportTensor& tensor) {
+    const auto has = [&](const char* part) { return tensor.name.find(part) != std::string::npos; };
+    const bool is_of_streams = has("laurel_") || (has("altup_") && !has("_coef"));
+    return has("per_layer_model_proj") || (tensor.shape.size() > 1 && is_of_streams);
+  }
+
   std::optional<Format> target_of(const ExportTensor& tensor) {
     if (!tensor.format) return std::nullopt;
     const bool is_layer_table = tensor.name == kLayerInputsTable;
-    const bool keeps_type = tensor.name == "per_layer_model_proj.weight" || (is_layer_table && !options_.layer_inputs);
+    const bool keeps_type = is_unquantized_matrix(tensor) || (is_layer_table && !options_.layer_inputs);
     if (keeps_type && is_dense(*tensor.format)) return tensor.is_gguf_format ? *tensor.format : Format::F16;
     if (!is_layer_table && !is_quantizable(tensor.name, static_cast<int>(tensor.shape.size()))) {
       // llama.cpp computes with these tensors only in F32: vectors, routers, positions, convolutions.
