@@ -37,6 +37,8 @@ void check_content(const Json& content, size_t i, const Json& role, bool reads_i
       if (role == "user" || role == "tool") continue;
       throw Error("messages[{}].content[{}]: images belong in messages of the role user or tool", i, j);
     }
+    if (!reads_images && (part["type"] == "image" || part["type"] == "image_url"))
+      throw Error("messages[{}].content[{}]: images are not supported; this model reads text only", i, j);
     if (part["type"] != "text") {
       throw Error("messages[{}].content[{}]: parts of type '{}' are not supported; this model reads {} only", i, j,
                   printable(part["type"].get_ref<const std::string&>(), 64), reads_images ? "text and images" : "text");

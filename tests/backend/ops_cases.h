@@ -271,10 +271,12 @@ inline OpCase scale_by_position_case(std::vector<SeqShape> seqs, int64_t dim, Po
           }};
 }
 
-inline OpCase scale_groups_case(int64_t n, int64_t n_groups, int64_t size, bool softplus) {
-  return {"scale_groups", fmt::format("scale_groups {} x {} of {}{}", n, n_groups, size, softplus ? " softplus" : ""),
+inline OpCase scale_groups_case(int64_t n, int64_t n_groups, int64_t size, bool softplus, bool one_row = false) {
+  return {"scale_groups",
+          fmt::format("scale_groups {} x {} of {}{}{}", n, n_groups, size, softplus ? " softplus" : "",
+                      one_row ? " one row" : ""),
           kFloatError, 0, 8.0 * static_cast<double>(n * n_groups * size), [=](OpRig& rig) {
-            const Tensor x = rig.values(n, n_groups * size), factors = rig.values(n, n_groups, 3.0f);
+            const Tensor x = rig.values(n, n_groups * size), factors = rig.values(one_row ? 1 : n, n_groups, 3.0f);
             return OpRun{[=, &rig] { rig.backend().scale_groups(x, factors, softplus); }, {x}};
           }};
 }
@@ -402,6 +404,7 @@ inline void add_row_cases(std::vector<OpCase>& cases) {
     for (const bool softplus : {false, true}) {
       cases.push_back(scale_groups_case(4, 1, dim, softplus));
       cases.push_back(scale_groups_case(9, 6, dim, softplus));
+      cases.push_back(scale_groups_case(5, dim, 1, softplus, true));
     }
   }
   cases.push_back(gather_case({{0, 4}, {2, 1}, {0, 9}}, 70));

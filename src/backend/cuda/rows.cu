@@ -382,7 +382,9 @@ void scale_group_rows(const Tensor& x, const Tensor& factors, bool softplus, Dev
     with_type(factors.dtype, [&](auto* pf) {
       using T = std::remove_pointer_t<decltype(px)>;
       using F = std::remove_pointer_t<decltype(pf)>;
-      each(x, device, ScaleGroups<T, F>{rows_of<T>(x), rows_of<F>(factors), x.cols / factors.cols, softplus});
+      Rows<F> from = rows_of<F>(factors);
+      if (factors.rows == 1) from.stride = 0;
+      each(x, device, ScaleGroups<T, F>{rows_of<T>(x), from, x.cols / factors.cols, softplus});
     });
   });
 }

@@ -208,7 +208,8 @@ void Backend::scale_by_position(Tensor x, const PositionScale& args) {
 void Backend::scale_groups(Tensor x, Tensor factors, bool softplus) {
   HostRows host(*this);
   x = host.inout(x), factors = host.in(factors);
-  for (int64_t t = 0; t < x.rows; ++t) scale_groups_of_row(x.f32(t), x.cols, factors.f32(t), factors.cols, softplus);
+  for (int64_t t = 0; t < x.rows; ++t)
+    scale_groups_of_row(x.f32(t), x.cols, factors.f32(factors.rows > 1 ? t : 0), factors.cols, softplus);
 }
 
 void Backend::xielu(Tensor x, const Xielu& args) {

@@ -59,8 +59,6 @@ class Builder {
         if (n_streams() > 0)
           blocks.emplace_back(AltUpStartBlock{.n_ids = n_streams() - 1, .project = weights_.model.altup_start});
       } else if (i == numbers_.head()) {
-        if (n_streams() > 0)
-          blocks.emplace_back(AltUpEndBlock{.n_ids = n_streams() - 1, .project = weights_.model.altup_end});
         blocks.emplace_back(head_block(c_, weights_));
       } else if (i == numbers_.at(layer) && n_plain(layer, end) > 0) {
         const int n_layers = n_plain(layer, end);
@@ -68,6 +66,8 @@ class Builder {
         i += 2 * n_layers - 1;
       } else {
         add_part(blocks, layer, i - numbers_.at(layer));
+        if (n_streams() > 0 && i + 1 == numbers_.head())
+          blocks.emplace_back(AltUpEndBlock{.n_ids = n_streams() - 1, .project = weights_.model.altup_end});
         const bool ends_layer = i + 1 == numbers_.at(layer + 1);
         if (ends_layer && layer < c_.n_deepstack)
           blocks.emplace_back(DeepstackBlock{.part = layer + 1, .n_parts = 1 + c_.n_deepstack});

@@ -58,7 +58,7 @@ void append_message(const JsonValue& message, const std::string& where, JsonValu
     }
   }
   own["content"] = content_with_images(said, where + ".content", {"text"});
-  if (!own["content"].empty() || own.contains("tool_calls")) out.push_back(std::move(own));
+  if (own["content"] != "" || own.contains("tool_calls")) out.push_back(std::move(own));
 }
 
 // The template's variables for thinking. "adaptive" leaves the choice to the model.

@@ -119,6 +119,8 @@ std::vector<ImageFile> take_images(const ApiCall& call, JsonValue& messages) {
       JsonValue& part = content[j];
       if (!part.is_object() || !part.contains("type") || !is_image_type(part["type"])) continue;
       const std::string where = place_of(part, fmt::format("messages[{}].content[{}]", i, j));
+      if (!call.model->images() && part["type"] != "input_image" && !part.contains("where"))
+        return {};  // chat_messages.cc refuses the part, or an earlier fault of the messages
       if (!call.model->images())
         throw ApiError(400, fmt::format("{}: images are not supported; this model reads text only", where), where);
       if (static_cast<int>(files.size()) >= call.images.max_images)
