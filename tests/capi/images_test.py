@@ -98,7 +98,7 @@ def test_models_of_text():
         assert not demo.reads_images
         with pytest.raises(InvalidError, match="the model reads text only"):
             demo.chat("x", images=[CAT], max_tokens=1)
-        with pytest.raises(InvalidError, match="parts of type 'image' are not supported"):
+        with pytest.raises(InvalidError, match="images are not supported"):
             demo.chat([{"role": "user", "content": [{"type": "image"}]}])
 
 

@@ -82,7 +82,7 @@ TEST(ChatImages, ModelsWithoutATowerRefuseThem) {
   const ChatTemplate chat(kPartsTemplate, "<s>", "</s>");
   EXPECT_THAT([&] { shown(chat, kAsked); },
               ::testing::ThrowsMessage<Error>(HasSubstr(
-                  "messages[0].content[1]: parts of type 'image' are not supported; this model reads text only")));
+                  "messages[0].content[1]: images are not supported; this model reads text only")));
 }
 
 TEST(ChatImages, OnlyUsersAndToolsHaveThem) {

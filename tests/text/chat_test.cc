@@ -236,7 +236,7 @@ constexpr Malformed kMalformed[] = {
     {R"([{"role": "user", "content": ["a"]}])", "messages[0].content[0] must be an object with a type"},
     {R"([{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text"}]}])",
      "messages[0].content[1].text"},
-    {R"([{"role": "user", "content": [{"type": "image_url"}]}])", "messages[0].content[0]: parts of type 'image_url'"},
+    {R"([{"role": "user", "content": [{"type": "image_url"}]}])", "messages[0].content[0]: images are not supported"},
     {R"([{"role": "user", "content": [{"type": "a\u0001b"}]}])", "'a\\x01b'"},
     {R"([{"role": "assistant", "content": "", "tool_calls": {}}])", "messages[0].tool_calls must be an array"},
     {R"([{"role": "assistant", "content": "", "tool_calls": [1]}])", "messages[0].tool_calls[0] must be an object"}};
