@@ -46,7 +46,7 @@ struct Batch {
   // [kRopeAxes, n_tokens]: positions for ropes with several axes, such as the time, row and column of a piece of an
   // image. Empty: `positions` on each axis.
   std::span<const int32_t> rope_positions = {};
-  // [n_tokens]: in causal attention, the tokens of its sequence that a token sees, at least up to itself: the rows of an
+  // [n_tokens]: in causal attention, the tokens of its sequence that a token sees, at least up to itself. The rows of an
   // image may see each other. Empty: no token sees a later one.
   std::span<const int32_t> seen_len = {};
   // For layers that read the keys of a source, such as of the encoder's output (cross attention). The sources of

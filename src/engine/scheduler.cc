@@ -233,7 +233,8 @@ void Scheduler::plan_prefills() {
   }
   // A sequence without a free block waits for others to end. If no other sequence has work, junior sequences are
   // preempted.
-  while (prefill_tokens(*first, budget()) == 0 && step_->items.empty() && running_.back() != first) preempt(*running_.back());
+  while (prefill_tokens(*first, budget()) == 0 && step_->items.empty() && running_.back() != first)
+    preempt(*running_.back());
   const int n_tokens = prefill_tokens(*first, std::max(left, whole_rows_next(*first)));
   if (n_tokens > 0) take(*first, n_tokens);
 }
@@ -377,7 +378,8 @@ void Scheduler::take_cached(Sequence& sequence) {
 // then.
 int Scheduler::blocks_promised(const Sequence& sequence, int pool) const {
   const SequenceBlocks& own = sequence.pools[static_cast<size_t>(pool)];
-  return std::max(0, std::min(blocks_for(sequence.planned_len()) - own.size(), most_blocks_held(sequence, pool) - own.n_held()));
+  const int n_missing = blocks_for(sequence.planned_len()) - own.size();
+  return std::max(0, std::min(n_missing, most_blocks_held(sequence, pool) - own.n_held()));
 }
 
 // With a window, a sequence releases a block before the window when the step that wrote the block is complete. Several

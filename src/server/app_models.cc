@@ -40,7 +40,9 @@ JsonValue model_json(const ModelPool::Row& row) {
   const ServedModel& m = *row.model;
   json["created"] = m.created();
   json["max_model_len"] = m.n_ctx();
-  json["architecture"] = {{"input_modalities", m.images() ? JsonValue::array({"text", "image"}) : JsonValue::array({"text"})},
+  JsonValue inputs = JsonValue::array({"text"});
+  if (m.images()) inputs.push_back("image");
+  json["architecture"] = {{"input_modalities", std::move(inputs)},
                           {"output_modalities",
                            {m.writes()  ? "text"
                             : m.ranks() ? "scores"

@@ -103,8 +103,10 @@ TEST(CudaSoak, StepsOnTheGridGiveTheSameBits) {
     c.past = static_cast<int>(random() % kPasts[random() % std::size(kPasts)]);
     // Each row has its own sequence, or all rows have the same.
     const int n_rows = 1 + static_cast<int>(random() % 8);
-    const std::vector<int> q_lens = random() % 2 == 0 ? std::vector<int>(static_cast<size_t>(n_rows), 1) : std::vector<int>{n_rows};
-    std::printf("soak: seed %u: %s, %d rows of %zu sequences after %d tokens\n", seed, c.name, n_rows, q_lens.size(), c.past);
+    std::vector<int> q_lens = {n_rows};
+    if (random() % 2 == 0) q_lens.assign(static_cast<size_t>(n_rows), 1);
+    std::printf("soak: seed %u: %s, %d rows of %zu sequences after %d tokens\n", seed, c.name, n_rows, q_lens.size(),
+                c.past);
     std::fflush(stdout);
     soak(c, q_lens, seed);
     ASSERT_FALSE(HasFailure()) << "seed " << seed;

@@ -158,8 +158,10 @@ class OpRig {
   void begin_with_images() {
     for (const int32_t position : positions_) seen_len_.push_back(position + 1);
     for (size_t seq = 0; seq + 1 < q_start_.size(); ++seq) {
-      const int n = q_start_[seq + 1] - q_start_[seq], first = q_start_[seq] + n / 3, end = q_start_[seq] + (2 * n + 2) / 3;
-      for (int t = first; t < end; ++t) seen_len_[static_cast<size_t>(t)] = positions_[static_cast<size_t>(end - 1)] + 1;
+      const int n = q_start_[seq + 1] - q_start_[seq];
+      const int first = q_start_[seq] + n / 3, end = q_start_[seq] + (2 * n + 2) / 3;
+      for (int t = first; t < end; ++t)
+        seen_len_[static_cast<size_t>(t)] = positions_[static_cast<size_t>(end - 1)] + 1;
     }
     backend_.begin(batch());
   }

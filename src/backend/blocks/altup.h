@@ -18,7 +18,7 @@ struct AltUpStartBlock {
 };
 void run_block(const AltUpStartBlock& b, Backend& backend);
 
-// Before the head: x becomes the mean of x and of projections of the other streams, scaled to the size of x.
+// Behind the last layer: x becomes the mean of x and of projections of the other streams, scaled to the size of x.
 struct AltUpEndBlock {
   Tensor x;              // in, out: [max_tokens, dim]
   Tensor streams;        // [max_tokens, n_ids * dim], the program's; overwritten

@@ -21,7 +21,8 @@ struct FeedForwardBlock {
   Activation act = Activation::kSilu;
   bool has_xielu = false;
   Xielu xielu;  // in place of act
-  // The gate keeps what is this many standard deviations of its row above the row's mean, less that bound. Nothing: all.
+  // The gate keeps what is above a bound, less the bound: its row's mean and this many standard deviations of the row.
+  // Nothing: the gate keeps all.
   std::optional<float> deviations;
   int ffn_dim = 0;
   Join join;

@@ -11,7 +11,7 @@ struct MergeBlock {
   int n_merged = 1;       // patches in a group
   bool averages = false;  // the row of a group is the mean of its patches; otherwise their vectors side by side
   float scale = 1;        // of the rows of groups
-  Tensor shift, factors;  // [1, row width], [max_tokens / n_merged, row width], or empty: then (rows + shift) * factors
+  Tensor shift, factors;  // [1, row width] or empty: then (rows + shift) * factors
   NormArgs merged_norm;   // then, of the rows of groups; weight [1, row width] or empty
   bool normalizes = false;  // merged_norm has no weight
   Weight w1;                // [hidden or out_dim, row width]

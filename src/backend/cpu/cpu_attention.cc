@@ -61,7 +61,10 @@ int CpuBackend::plan_attention(const AttentionArgs& a, const KvShape& kv) {
       if (deterministic_)
         begin -=
             begin % (block_size % cpu::kKeyChunk == 0 ? cpu::kKeyBlock : block_size * cpu::kKeyBlock / cpu::kKeyChunk);
-      const int seen = sees_later ? batch().seen_by(t) : a.causal ? position + n : a.window > 0 ? position + n - 1 + a.window : lengths[seq];
+      const int seen = sees_later     ? batch().seen_by(t)
+                       : a.causal     ? position + n
+                       : a.window > 0 ? position + n - 1 + a.window
+                                      : lengths[seq];
       const int end = std::min(seen, lengths[seq]);
       attention_tasks_.push_back({seq, t, n, begin, end, sees_later, -1});
       longest = std::max(longest, end - begin);

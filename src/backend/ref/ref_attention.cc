@@ -163,7 +163,9 @@ void Backend::attention(Tensor y, Tensor q, const KvCache& cache, const Attentio
   auto& kv = static_cast<RefKv&>(const_cast<KvCache&>(cache));
   for_each_token(batch_, [&](int seq, int64_t t) {
     const int position = batch_.positions[t];
-    const int seen = a.causal ? (a.sees_later ? batch_.seen_by(t) : position + 1) : a.window > 0 ? position + a.window : batch_.kv_len[seq];
+    const int seen = a.causal       ? (a.sees_later ? batch_.seen_by(t) : position + 1)
+                     : a.window > 0 ? position + a.window
+                                    : batch_.kv_len[seq];
     const bool whole = kv.shape.of_source;
     const int end = whole ? batch_.source_len[seq] : std::min(seen, batch_.kv_len[seq]);
     const int begin = a.window > 0 && !whole ? std::max(0, position + 1 - a.window) : 0;

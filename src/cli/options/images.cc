@@ -24,8 +24,8 @@ void add_image_options(CLI::App& app, ImageFlags& flags) {
       ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 30))
       ->capture_default_str();
   app.add_option("--image-max-tokens", flags.max_tokens,
-                 "maximum number of tokens of an image, for models that keep the size of images (Qwen-VL); larger images "
-                 "are scaled down")
+                 "maximum number of tokens of an image, for models that keep the size of images (Qwen-VL); larger "
+                 "images are scaled down")
       ->check(CLI::Range(1, 1 << 16))
       ->capture_default_str();
   app.add_option("--image-cache", flags.cache_bytes,

@@ -170,7 +170,8 @@ HubChoice choose_files(const std::string& repo, const std::vector<std::string>& 
   const std::string projector = projector_of(paths);
   if (!file.empty()) {
     for (const HubGguf& model : models)
-      if (std::find(model.files.begin(), model.files.end(), file) != model.files.end()) return whole(repo, model, projector);
+      if (std::find(model.files.begin(), model.files.end(), file) != model.files.end())
+        return whole(repo, model, projector);
     if (!contains(paths, file)) throw Error("{} has no file '{}'", printable(repo), printable(file));
     return {.files = {file}, .open = file, .label = file};
   }

@@ -107,7 +107,7 @@ struct Config {
   float local_theta = 0;  // rope base of layers with LayerRope::kLocal, not scaled; 0: no layer has it
   int local_rot_dim = 0;  // of these layers; 0: rot_dim
   bool images_see_all_in_windows = false;  // tokens of an image see each other only in layers with a window
-  int32_t image_row_token = -1;  // the token whose own inputs of layers an image's rows get (LayerInputsBlock); -1: none
+  int32_t image_row_token = -1;  // an image's rows get this token's own inputs of layers (LayerInputsBlock); -1: none
   int n_deepstack = 0;  // of the first layers: images add vectors behind each (DeepstackBlock)
   std::vector<int32_t> rope_axes;  // [rot_dim / 2]: of each frequency of the main rope (RopeTable); empty: one axis
   RopeLayout rope_layout = RopeLayout::kHalfSplit;

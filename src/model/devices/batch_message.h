@@ -19,8 +19,8 @@ class ReceivedBatch {
   Batch batch;
 
  private:
-  std::vector<int32_t> tokens_, positions_, rope_positions_, seen_len_, q_start_, kv_len_, block_table_, logit_rows_, state_in_,
-      state_out_, embedding_rows_, source_start_, source_len_;
+  std::vector<int32_t> tokens_, positions_, rope_positions_, seen_len_, q_start_, kv_len_, block_table_, logit_rows_,
+      state_in_, state_out_, embedding_rows_, source_start_, source_len_;
   std::vector<float> embeddings_, sources_;
 };
 

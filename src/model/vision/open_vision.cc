@@ -104,10 +104,13 @@ void name_tokens(const Json& root, const Tokenizer& tokenizer, TowerConfig& conf
 }
 
 std::string identity_of(const TowerConfig& tower, const ProcessorConfig& c, const std::string& digest) {
-  return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", tower.family->gguf_name, digest, c.resizes,
-                     c.rescales, c.normalizes, c.rescale_factor, fmt::join(c.mean, ","), fmt::join(c.std, ","),
-                     static_cast<int>(c.filter), c.longest_edge, c.tile_size, c.splits, c.min_crop_ratio, c.min_pixels,
-                     c.max_pixels + c.max_tokens);
+  const std::string values =
+      fmt::format("{} {} {} {} {} {}", c.resizes, c.rescales, c.normalizes, c.rescale_factor, fmt::join(c.mean, ","),
+                  fmt::join(c.std, ","));
+  const std::string sizes = fmt::format("{} {} {} {} {} {} {} {} {} {}", static_cast<int>(c.filter), c.longest_edge,
+                                        c.tile_size, c.splits, c.min_crop, c.max_crops, c.min_crop_ratio, c.max_tokens,
+                                        c.min_pixels, c.max_pixels);
+  return fmt::format("{} {} {} {}", tower.family->gguf_name, digest, values, sizes);
 }
 
 std::unique_ptr<VisionModel> make_vision(const TowerConfig& config, const ProcessorConfig& processor,

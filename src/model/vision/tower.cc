@@ -71,7 +71,7 @@ Tower::Tower(const TowerConfig& config, std::unique_ptr<WeightSource> source, co
         "the file of the vision tower has {}, but {} has only {} free: leave the tower out, or put it on "
         "another device",
         human_bytes(needed), backend.device, human_bytes(free));
-  parts_->blocks = load_tower(config_, *source_, *parts_->backend, max_patches);
+  parts_->blocks = load_tower(config_, *source_, *parts_->backend);
   allocate(max_patches);
 }
 

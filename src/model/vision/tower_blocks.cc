@@ -27,9 +27,8 @@ constexpr TowerLayerNames kGgufLayer = {"v.blk.{}.ln1",
 // Fills the blocks of a tower with its tensors.
 class TowerLoader {
  public:
-  TowerLoader(const TowerConfig& config, WeightSource& source, Backend& backend, int max_patches)
+  TowerLoader(const TowerConfig& config, WeightSource& source, Backend& backend)
       : c_(config),
-        n_rows_(max_patches / (config.merge * config.merge)),
         family_(*config.family),
         is_gguf_(source.dialect() == Dialect::kGguf),
         source_(source),
@@ -289,12 +288,10 @@ class TowerLoader {
     b.averages = true;
     b.scale = std::sqrt(static_cast<float>(c_.dim));
     if (c_.standardizes) {
-      std::vector<float> shift = tensors_.numbers(std_name("std_bias"), 1, c_.dim), factors;
+      std::vector<float> shift = tensors_.numbers(std_name("std_bias"), 1, c_.dim);
       for (float& value : shift) value = -value;
-      const std::vector<float> row = tensors_.numbers(std_name("std_scale"), 1, c_.dim);
-      for (int i = 0; i < n_rows_; ++i) factors.insert(factors.end(), row.begin(), row.end());
       b.shift = tensors_.upload(shift, 1, c_.dim);
-      b.factors = tensors_.upload(factors, n_rows_, c_.dim);
+      b.factors = tensors_.upload(tensors_.numbers(std_name("std_scale"), 1, c_.dim), 1, c_.dim);
     }
     b.normalizes = true;
     b.merged_norm = {.weight = {}, .bias = {}, .eps = c_.eps, .kind = NormKind::kRms};
@@ -369,7 +366,6 @@ class TowerLoader {
   }
 
   const TowerConfig& c_;
-  const int n_rows_;  // of the largest image
   const TowerFamily& family_;
   const bool is_gguf_;
   WeightSource& source_;
@@ -380,8 +376,8 @@ class TowerLoader {
 
 }  // namespace
 
-TowerBlocks load_tower(const TowerConfig& config, WeightSource& source, Backend& backend, int max_patches) {
-  return TowerLoader(config, source, backend, max_patches).load();
+TowerBlocks load_tower(const TowerConfig& config, WeightSource& source, Backend& backend) {
+  return TowerLoader(config, source, backend).load();
 }
 
 }  // namespace ingot

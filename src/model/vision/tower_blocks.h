@@ -27,7 +27,7 @@ struct TowerBlocks {
   std::vector<std::shared_ptr<void>> kept;  // that backends may read
 };
 
-// max_patches: of a picture. Throws Error naming a tensor that is missing or has another shape.
-TowerBlocks load_tower(const TowerConfig& config, WeightSource& source, Backend& backend, int max_patches);
+// Throws Error naming a tensor that is missing or has another shape.
+TowerBlocks load_tower(const TowerConfig& config, WeightSource& source, Backend& backend);
 
 }  // namespace ingot

@@ -100,10 +100,11 @@ JsonValue content_with_images(const JsonValue& content, const std::string& where
     if (std::ranges::find(text_types, type) == text_types.end())
       refuse_value(here + ".type", fmt::format("must be {} or an image", fmt::join(text_types, ", ")));
     const std::string& text = string_member(part, "text", here);
-    if (!parts.empty() && parts.back()["type"] == "text")
-      parts.back()["text"] = parts.back()["text"].get<std::string>() + "\n" + text;
-    else
+    if (!parts.empty() && parts.back()["type"] == "text") {
+      parts.back()["text"].get_ref<std::string&>().append("\n").append(text);  // no copy: there may be many parts
+    } else {
       parts.push_back({{"type", "text"}, {"text", text}});
+    }
   }
   if (has_image) return parts;
   return parts.empty() ? JsonValue("") : parts[0]["text"];
@@ -119,8 +120,8 @@ std::vector<ImageFile> take_images(const ApiCall& call, JsonValue& messages) {
       JsonValue& part = content[j];
       if (!part.is_object() || !part.contains("type") || !is_image_type(part["type"])) continue;
       const std::string where = place_of(part, fmt::format("messages[{}].content[{}]", i, j));
-      if (!call.model->images() && part["type"] != "input_image" && !part.contains("where"))
-        return {};  // chat_messages.cc refuses the part, or an earlier fault of the messages
+      // The reader of messages refuses the first fault, as in the C API. Only the place in a converted message differs.
+      if (!call.model->images() && !part.contains("where")) return {};
       if (!call.model->images())
         throw ApiError(400, fmt::format("{}: images are not supported; this model reads text only", where), where);
       if (static_cast<int>(files.size()) >= call.images.max_images)

@@ -363,6 +363,17 @@ TEST(HfFamilyConfig, BadKeysAreNamed) {
   expect(refusal("gemma4_e", "per_layer_config", {{"1", {{"num_key_value_heads", 3}}}}), "num_attention_heads",
          "layer 1");
   expect(refusal("gemma4_e", "vocab_size_per_layer_input", 9), "vocab_size_per_layer_input", "9");
+  expect(refusal("gemma3n", "intermediate_size", {24, 24, 24}), "intermediate_size", "3 elements for 4 layers");
+  expect(refusal("gemma3n", "intermediate_size", {24, 24, 24, 24, 24}), "intermediate_size", "more elements than");
+  expect(refusal("gemma3n", "intermediate_size", {24, 24, 0, 24}), "intermediate_size", "0");
+  expect(refusal("gemma3n", "altup_active_idx", 1), "altup_active_idx", "stream 0");
+  expect(refusal("gemma3n", "altup_active_idx", 4), "altup_active_idx", "4");
+  expect(refusal("gemma3n", "altup_num_inputs", 9), "altup_num_inputs", "9");
+  expect(refusal("gemma3n", "activation_sparsity_pattern", {0.5, 0.5}), "activation_sparsity_pattern",
+         "2 elements for 4 layers");
+  expect(refusal("gemma3n", "activation_sparsity_pattern", {0.5, 0.5, 1.0, 0.0}), "activation_sparsity_pattern",
+         "1 is out of range");
+  expect(refusal("gemma3n", "vocab_size_per_layer_input", 260), "vocab_size_per_layer_input", "260");
   expect(refusal("cohere2_moe", "expert_selection_fn", "sinkhorn"), "expert_selection_fn", "sinkhorn");
   expect(refusal("cohere2_moe", "shared_expert_combination_strategy", "max"), "shared_expert_combination_strategy",
          "max");
