@@ -33,25 +33,6 @@ class Hybrid : public testing::TestWithParam<HybridCase> {
   }
 };
 
-TEST_P(Hybrid, SameTokensAsTransformersAlsoFromASnapshot) {
-  const auto [prompt, greedy] = GreedyGolden(GetParam().model);
-  const auto runner = load_hybrid(GetParam().model, GetParam().device);
-  Engine engine(*runner, {.chunk = 13});
-  const int n_prompt = static_cast<int>(prompt.size());
-  for (const int cached : {0, (n_prompt - 1) / 8 * 8}) {  // the end of the prompt's last full block
-    const auto sink = submit(engine, prompt, 20);
-    run(engine);
-    EXPECT_EQ(sink->tokens, Tokens(greedy.begin(), greedy.begin() + 20));
-    EXPECT_EQ(sink->finish->usage.cached_tokens, cached);
-  }
-  const Tokens said = joined(prompt, Tokens(greedy.begin(), greedy.begin() + 30));
-  const auto more = submit(engine, said, 20);
-  run(engine);
-  EXPECT_EQ(more->tokens, Tokens(greedy.begin() + 30, greedy.begin() + 50));
-  EXPECT_EQ(more->finish->usage.cached_tokens, n_prompt + 19);  // the end of the answer before
-  EXPECT_EQ(engine.gauges().states_used, 0);
-}
-
 // 16 conversations at once, of 5 turns each. A turn computes only its new tokens, and the output is the same as with an
 // empty cache. All conversations begin differently. Otherwise a short prompt that equals another whole conversation by
 // chance would take over that conversation's state.

@@ -48,6 +48,12 @@ std::string why_not_positive(const std::string& text) {
   return fits ? "" : fmt::format("'{}' is no number from 0.000001 to 1e12", printable(text, 64));
 }
 
+std::string why_no_share(const std::string& text) {
+  float value = 0;
+  const bool fits = CLI::detail::lexical_cast(text, value) && value >= 0 && value <= 1;
+  return fits ? "" : fmt::format("'{}' is no number from 0 to 1", printable(text, 64));
+}
+
 CLI::Option* add_positive(CLI::App& app, const char* name, std::optional<float>& value, const char* help) {
   return app.add_option_function<float>(name, [&value](const float& given) { value = given; }, help)
       ->check(why_not_positive, "FLOAT");
@@ -71,6 +77,10 @@ void add_override_options(CLI::App& app, OverrideFlags& f) {
          "--yarn-orig-ctx", [&f](const int& given) { f.ropes.original_context = given; },
          "the trained context of YaRN, in tokens")
       ->check(CLI::Range(1, 1 << 24));
+  app.add_option_function<float>(
+         "--yarn-ext-factor", [&f](const float& given) { f.ropes.ext_factor = given; },
+         "share of the fast frequencies that YaRN leaves as they are; with 0 it interpolates all")
+      ->check(why_no_share, "FLOAT");
   add_positive(app, "--yarn-attn-factor", f.ropes.attn_factor, "factor of YaRN on the size of attention scores");
   add_positive(app, "--yarn-beta-slow", f.ropes.beta_slow, "rotations below which YaRN interpolates");
   add_positive(app, "--yarn-beta-fast", f.ropes.beta_fast, "rotations above which YaRN does not interpolate");

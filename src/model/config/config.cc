@@ -34,8 +34,9 @@ RopeScaling read_rope_scaling(const GgufKeys& keys, int n_ctx, const Arch& arch)
     scaling.original_context = keys.integer_or("rope.scaling.original_context_length", n_ctx, 1, 1 << 30);
     scaling.beta_fast = keys.positive_or("rope.scaling.yarn_beta_fast", scaling.beta_fast);
     scaling.beta_slow = keys.positive_or("rope.scaling.yarn_beta_slow", scaling.beta_slow);
-    scaling.magnitude =
-        keys.positive_or("rope.scaling.attn_factor", 1.0f) * (1.0f + 0.1f * std::log(std::max(1.0f, scaling.factor)));
+    scaling.extrapolation = keys.share_or("rope.scaling.yarn_ext_factor", scaling.extrapolation);
+    scaling.magnitude = keys.positive_or("rope.scaling.attn_factor", 1.0f) *
+                        yarn_magnitude(scaling.factor, scaling.extrapolation);
     if (keys.has("rope.scaling.yarn_log_multiplier"))
       scaling.magnitude /=
           1.0f + 0.1f * keys.positive("rope.scaling.yarn_log_multiplier") * std::log(std::max(1.0f, scaling.factor));

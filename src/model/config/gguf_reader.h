@@ -49,6 +49,11 @@ class GgufKeys {
   float positive_or(const char* key, float fallback) const {
     return above_zero(key, metadata_.find_f32(prefix_ + key).value_or(fallback));
   }
+  float share_or(const char* key, float fallback) const {
+    const float value = metadata_.find_f32(prefix_ + key).value_or(fallback);
+    if (!(value >= 0 && value <= 1)) throw error(key, "{} is out of range: expected 0 to 1", value);
+    return value;
+  }
   std::string string_or(const char* key, std::string_view fallback) const {
     return std::string(metadata_.find_string(prefix_ + key).value_or(fallback));
   }

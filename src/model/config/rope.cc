@@ -38,6 +38,10 @@ float llama3_frequency(float inv_freq, const RopeScaling& s) {
 
 }  // namespace
 
+float yarn_magnitude(float factor, float extrapolation) {
+  return extrapolation > 0 ? 1.0f + 0.1f * std::log(std::max(1.0f, factor)) : 1.0f;
+}
+
 std::vector<float> rope_frequencies(int rot_dim, float theta, const RopeScaling& s, const std::vector<float>& divisors,
                                     int n_ctx) {
   if (s.kind == RopeScalingKind::kDynamic && n_ctx > s.original_context && rot_dim > 2) {
@@ -56,7 +60,10 @@ std::vector<float> rope_frequencies(int rot_dim, float theta, const RopeScaling&
     for (float& f : inv_freq) f = llama3_frequency(f, s);
   } else if (s.kind == RopeScalingKind::kYarn) {
     const std::vector<float> ramp = yarn_ramp(rot_dim, theta, s);
-    for (size_t i = 0; i < ramp.size(); ++i) inv_freq[i] *= ramp[i] / s.factor + (1.0f - ramp[i]);
+    for (size_t i = 0; i < ramp.size(); ++i) {
+      const float kept = s.extrapolation * (1.0f - ramp[i]);
+      inv_freq[i] *= (1.0f - kept) / s.factor + kept;
+    }
   }
   if (s.kind == RopeScalingKind::kProportional)
     std::fill(inv_freq.begin() + s.n_rotated, inv_freq.end(), 0.0f);

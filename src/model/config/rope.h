@@ -11,8 +11,9 @@ struct RopeScaling {
   RopeScalingKind kind = RopeScalingKind::kNone;
   float factor = 1.0f;
   int original_context = 0;  // tokens; all kinds but linear use it
-  float beta_fast = 32.0f;   // YaRN, like the three below
+  float beta_fast = 32.0f;   // YaRN, like the four below
   float beta_slow = 1.0f;
+  float extrapolation = 1.0f;    // the share of fast frequencies that does not change; with 0 all are interpolated
   bool truncate = true;          // the ramp begins and ends at whole dimensions
   float magnitude = 1.0f;        // multiplies cos and sin; YaRN recommends 1 + 0.1 ln(factor)
   float log_stretch = 0;         // scores are multiplied by (1 + log_stretch * ln(factor))^2
@@ -21,6 +22,9 @@ struct RopeScaling {
   int n_rotated = 0;  // proportional: the frequencies that rotate, from the first on; the others are 0
   std::vector<float> short_factors, long_factors;  // LongRoPE, [rot_dim / 2]; empty: the file has them as tensors
 };
+
+// YaRN's factor on cos and sin, 1 + 0.1 ln(factor), as llama.cpp applies it: only if some frequencies are extrapolated.
+float yarn_magnitude(float factor, float extrapolation);
 
 // inv_freq[i] = theta^(-2i / rot_dim), scaled by one of these methods:
 //   linear       arXiv:2306.15595

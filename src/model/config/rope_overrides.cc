@@ -1,7 +1,6 @@
 #include "model/config/rope_overrides.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/error.h"
 
@@ -27,7 +26,7 @@ void apply(const RopeOverrides& o, Config& c) {
   if (kind != scaling.kind)
     scaling = {.kind = kind, .original_context = c.n_ctx_train, .truncate = c.arch->yarn_truncates};
   const bool is_yarn = kind == RopeScalingKind::kYarn;
-  if (!is_yarn && (o.original_context || o.attn_factor || o.beta_slow || o.beta_fast))
+  if (!is_yarn && o.is_of_yarn())
     throw UsageError("settings of YaRN need the scaling of ropes by YaRN: set it to yarn");
   if (kind != RopeScalingKind::kLinear && !is_yarn) {
     if (o.scale) throw UsageError("a factor of ropes needs their scaling for this model: set it to linear or yarn");
@@ -37,8 +36,9 @@ void apply(const RopeOverrides& o, Config& c) {
   if (o.scale) scaling.factor = *o.scale;
   if (o.beta_slow) scaling.beta_slow = *o.beta_slow;
   if (o.beta_fast) scaling.beta_fast = *o.beta_fast;
-  if (is_yarn && (o.attn_factor || !o.scaling.empty() || o.scale))
-    scaling.magnitude = o.attn_factor.value_or(1.0f) * (1.0f + 0.1f * std::log(std::max(1.0f, scaling.factor)));
+  if (o.ext_factor) scaling.extrapolation = *o.ext_factor;
+  if (is_yarn && (o.attn_factor || o.ext_factor || !o.scaling.empty() || o.scale))
+    scaling.magnitude = o.attn_factor.value_or(1.0f) * yarn_magnitude(scaling.factor, scaling.extrapolation);
   const int original = scaling.original_context > 0 ? scaling.original_context : c.n_ctx_train;
   const double longest = double{scaling.factor} * original;
   if (o.scale || o.original_context)

@@ -12,10 +12,11 @@ struct RopeOverrides {
   std::optional<float> scale;     // the context grows by this factor
   std::optional<float> freq_base;
   std::optional<int> original_context;
-  std::optional<float> attn_factor, beta_slow, beta_fast;
+  std::optional<float> ext_factor, attn_factor, beta_slow, beta_fast;
 
+  bool is_of_yarn() const { return original_context || ext_factor || attn_factor || beta_slow || beta_fast; }
   explicit operator bool() const {
-    return !scaling.empty() || scale || freq_base || original_context || attn_factor || beta_slow || beta_fast;
+    return !scaling.empty() || scale || freq_base || is_of_yarn();
   }
 };
 

@@ -29,7 +29,8 @@ void write_yarn(const Checkpoint& checkpoint, const Config& c, const GgufKeyWrit
   if (scaling.beta_fast != usual.beta_fast) keys.set("rope.scaling.yarn_beta_fast", scaling.beta_fast);
   if (scaling.beta_slow != usual.beta_slow) keys.set("rope.scaling.yarn_beta_slow", scaling.beta_slow);
   // Readers multiply attn_factor with YaRN's own magnitude, except in models that stretch the scores.
-  const float own = scaling.log_stretch > 0 ? 1.0f : 1.0f + 0.1f * std::log(std::max(1.0f, scaling.factor));
+  if (scaling.extrapolation != usual.extrapolation) keys.set("rope.scaling.yarn_ext_factor", scaling.extrapolation);
+  const float own = scaling.log_stretch > 0 ? 1.0f : yarn_magnitude(scaling.factor, scaling.extrapolation);
   const float extra = scaling.magnitude / own;
   if (std::fabs(extra - 1.0f) > 1e-6f) keys.set("rope.scaling.attn_factor", extra);
 }

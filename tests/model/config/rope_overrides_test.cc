@@ -46,6 +46,9 @@ TEST(RopeOverrides, ChangeTheConfig) {
   EXPECT_EQ(c.rope_scaling.original_context, n_ctx);
   EXPECT_EQ(c.n_ctx_train, 4 * n_ctx);
   EXPECT_FLOAT_EQ(c.rope_scaling.magnitude, 1.0f + 0.1f * std::log(4.0f));
+  apply({.ext_factor = 0.0f, .attn_factor = 0.5f}, c);
+  EXPECT_EQ(c.rope_scaling.extrapolation, 0.0f);
+  EXPECT_EQ(c.rope_scaling.magnitude, 0.5f);  // YaRN's own factor belongs to the extrapolation
   apply({.scaling = "none"}, c);
   EXPECT_EQ(c.rope_scaling.kind, RopeScalingKind::kNone);
   apply({.scale = 3.0f}, c);  // linear, if the file scales nothing
@@ -56,6 +59,8 @@ TEST(RopeOverrides, ChangeTheConfig) {
 TEST(RopeOverrides, WhatDoesNotSuitIsRefused) {
   EXPECT_NE(complaint({.scaling = "ntk"}, "llama.gguf").find("'ntk' is not known"), std::string::npos);
   EXPECT_NE(complaint({.beta_slow = 2.0f}, "llama.gguf").find("settings of YaRN need"), std::string::npos);
+  EXPECT_NE(complaint({.scaling = "linear", .ext_factor = 0.5f}, "llama.gguf").find("settings of YaRN need"),
+            std::string::npos);
   EXPECT_NE(complaint({.scaling = "none", .scale = 2.0f}, "llama.gguf").find("a factor of ropes needs"),
             std::string::npos);
 }

@@ -76,5 +76,18 @@ TEST(Rope, YarnInterpolatesSlowFrequenciesOnly) {
   }
 }
 
+TEST(Rope, YarnExtrapolatesAShare) {
+  const auto scaled = [](float share) {
+    return rope_frequencies(
+        128, 10000, {.kind = RopeScalingKind::kYarn, .factor = 8, .original_context = 4096, .extrapolation = share}, {});
+  };
+  const std::vector<float> plain = rope_frequencies(128, 10000, {}, {}), none = scaled(0), half = scaled(0.5f),
+                           all = scaled(1);
+  for (size_t i = 0; i < plain.size(); ++i) {
+    EXPECT_FLOAT_EQ(none[i], plain[i] / 8) << i;
+    EXPECT_FLOAT_EQ(half[i], (none[i] + all[i]) / 2) << i;
+  }
+}
+
 }  // namespace
 }  // namespace ingot

@@ -1,0 +1,61 @@
+// The prefix cache in every family of tests/data/models: an answer that continues from cached blocks, or from a snapshot
+// of recurrent states, is that of Hugging Face transformers.
+#include <gtest/gtest.h>
+
+#include "engine/engine.h"
+#include "model/golden_models.h"
+#include "tiny_models.h"
+
+namespace ingot {
+namespace {
+
+struct CachedFamily {
+  std::string model, device;
+};
+
+// Models whose greedy text no rounding of the device changes: on the CPU, products with quantized weights round inputs.
+std::vector<CachedFamily> cached_families() {
+  std::vector<CachedFamily> all;
+  for (const std::string& model : golden_names())
+    for (const char* device : {"ref", "cpu", "cuda"})
+      if (!GreedyGolden(model).greedy.empty()) all.push_back({model, device});
+  return all;
+}
+
+class CachedFamilies : public testing::TestWithParam<CachedFamily> {};
+
+TEST_P(CachedFamilies, ContinueFromCachedTokens) {
+  const auto& [model, device] = GetParam();
+  if (!has_device(device)) GTEST_SKIP() << "no " << device;
+  const auto [prompt, greedy] = GreedyGolden(model);
+  const auto file = std::make_shared<const Gguf>(Gguf::open(path_of(model + ".gguf")));
+  Ranks runner(config_from_gguf(*file), gguf_source(file),
+               RunnerOptions{.backend = {.device = device, .n_threads = 2},
+                             .n_ctx = n_ctx_of(model) > 0 ? n_ctx_of(model) : 256,
+                             .max_batch_tokens = 128,
+                             .max_seqs = 2,
+                             .block_size = 8,
+                             .n_kv_tokens = 1024,
+                             .kv_dtype = DType::kF32},
+               nullptr);
+  Engine engine(runner, {.chunk = 13});
+  const int n_prompt = static_cast<int>(prompt.size());
+  // Snapshots are at the ends of blocks, keys are kept for each token. The last token is computed again.
+  const int n_repeated = runner.info().n_states > 0 ? (n_prompt - 1) / 8 * 8 : n_prompt - 1;
+  for (const int cached : {0, n_repeated}) {
+    const auto sink = submit(engine, prompt, 20);
+    run(engine);
+    EXPECT_EQ(sink->tokens, Tokens(greedy.begin(), greedy.begin() + 20));
+    EXPECT_EQ(sink->finish->usage.cached_tokens, cached);
+  }
+  const auto more = submit(engine, joined(prompt, Tokens(greedy.begin(), greedy.begin() + 30)), 20);
+  run(engine);
+  EXPECT_EQ(more->tokens, Tokens(greedy.begin() + 30, greedy.begin() + 50));
+  EXPECT_EQ(more->finish->usage.cached_tokens, n_prompt + 19);  // the end of the answer before
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, CachedFamilies, testing::ValuesIn(cached_families()),
+                         [](const auto& test) { return test.param.model + "_" + test.param.device; });
+
+}  // namespace
+}  // namespace ingot
