@@ -28,7 +28,7 @@ Messages = Union[str, Sequence[Mapping[str, Any]]]
 Image = Union[str, "os.PathLike[str]", bytes]
 Progress = Callable[[int, int], object]
 PROGRAM = os.environ.get("INGOT_PROGRAM") or str(lib.FOLDER / "bin" / "ingot")
-DEMO = str(lib.FOLDER / "models" / "demo.gguf")
+BUILT_IN = {"demo": "demo.gguf", "demo-vision": "demo-vision/demo-vision.gguf"}
 HUB_NAME = re.compile(r"(hf://|hf\.co/|https://huggingface\.co/)?[\w.-]+/[\w.-]+(:[\w.-]+)?")
 
 
@@ -161,7 +161,8 @@ class Model:
              chat_template: Optional[str] = None, progress: Optional[Progress] = None,
              mmproj: "Union[str, os.PathLike[str], None]" = None, no_images: bool = False,
              pooling: Optional[str] = None, normalize: bool = True) -> "Model":
-        """Loads a GGUF file, a directory of Hugging Face or MLX, or ORG/REPO[:QUANT] of the Hub; None: the demo model.
+        """Loads a GGUF file, a directory of Hugging Face or MLX, ORG/REPO[:QUANT] of the Hub, or a model of the package:
+        "demo" (None means it too) or "demo-vision", which reads images.
 
         device: "cpu", "cuda", "cuda:1" (the second GPU), a list of GPUs for tp and pp ("cuda:0,cuda:2"), or "ref" (the
             plain and slow reference)
@@ -188,7 +189,9 @@ class Model:
         pooling: "cls", "mean" or "last" makes a model for embed() of any model; None: what the model is for
         normalize: vectors of length 1
         """
-        path = DEMO if model is None else os.fspath(model)
+        path = "demo" if model is None else os.fspath(model)
+        if path in BUILT_IN and not os.path.exists(path):
+            path = str(lib.FOLDER / "models" / BUILT_IN[path])
         if not os.path.exists(path) and HUB_NAME.fullmatch(path) and not path.endswith(".gguf"):
             path = pull(path)
         kind, handle = c.c_int(), c.c_void_p()

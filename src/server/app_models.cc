@@ -32,6 +32,18 @@ JsonValue default_sampling(const ServedModel& model) {
           {"repeat_last_n", own.penalty_window.value_or(p.penalty_window)}};
 }
 
+JsonValue image_facts(const ImageCache& images) {
+  const BoxUnit boxes = images.vision().box_unit();
+  JsonValue unit = {{"unit", "thousandths"}};
+  if (boxes.multiple > 0)
+    unit = {{"unit", "pixels"},
+            {"multiple", boxes.multiple},
+            {"min_pixels", boxes.min_pixels},
+            {"max_pixels", boxes.max_pixels}};
+  const ImageLimits& limits = images.limits();
+  return {{"max_bytes", limits.max_bytes}, {"max_pixels", limits.max_pixels}, {"boxes", std::move(unit)}};
+}
+
 JsonValue model_json(const ModelPool::Row& row) {
   JsonValue json = {{"id", row.id},           {"object", "model"},
                     {"created", 0},           {"owned_by", "ingot"},
@@ -47,8 +59,7 @@ JsonValue model_json(const ModelPool::Row& row) {
                            {m.writes()  ? "text"
                             : m.ranks() ? "scores"
                                         : "embeddings"}}};
-  if (m.images())
-    json["images"] = {{"max_bytes", m.images()->limits().max_bytes}, {"max_pixels", m.images()->limits().max_pixels}};
+  if (m.images()) json["images"] = image_facts(*m.images());
   json["meta"] = {{"n_vocab", m.info().n_vocab},           {"n_ctx", m.n_ctx()},
                   {"n_ctx_train", m.facts().n_ctx_train},  {"n_embd", m.facts().dim},
                   {"n_params", m.facts().n_parameters},    {"size", m.facts().n_bytes},

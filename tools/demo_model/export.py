@@ -1,8 +1,7 @@
 """Writes a trained demo model as GGUF, with the keys, names and rope layout that llama.cpp's converter gives a Llama.
 
   export.py --run DIR --out ../../models/demo.gguf
-Matrices become Q8_0, norms stay F32. Rows of Q and K are permuted from halves (i, i + n/2) to the neighbouring pairs (2i, 2i + 1)
-that rope takes in a GGUF llama. Needs numpy and gguf, no GPU.
+Needs numpy and gguf, no GPU.
 """
 
 import argparse
@@ -10,99 +9,13 @@ import json
 import pathlib
 
 import gguf
-import numpy as np
 
+import weights
+from gguf_llama import add_keys, add_tensors, add_tokenizer
 from tokenizer import MARKS, SPECIAL
 
-NAMES = {
-    "self_attn.q_proj": "attn_q",
-    "self_attn.k_proj": "attn_k",
-    "self_attn.v_proj": "attn_v",
-    "self_attn.o_proj": "attn_output",
-    "mlp.gate_proj": "ffn_gate",
-    "mlp.up_proj": "ffn_up",
-    "mlp.down_proj": "ffn_down",
-    "input_layernorm": "attn_norm",
-    "post_attention_layernorm": "ffn_norm",
-}
-Q8_0 = gguf.GGMLQuantizationType.Q8_0
 MAX_BYTES = 12_000_000
-
-
-def load_weights(run):
-    state = {}
-    for path in sorted(run.glob("weights-*.npz")):
-        state.update(np.load(path))
-    return state
-
-
-def permute(rows, n_heads):  # [n_heads * head_dim, dim]
-    return rows.reshape(n_heads, 2, -1, rows.shape[1]).swapaxes(1, 2).reshape(rows.shape)
-
-
-def gguf_name(name):
-    if name == "model.embed_tokens.weight":
-        return "token_embd.weight"
-    if name == "model.norm.weight":
-        return "output_norm.weight"
-    _, _, layer, rest = name.split(".", 3)
-    return f"blk.{layer}.{NAMES[rest.removesuffix('.weight')]}.weight"
-
-
-def add_model(writer, c):
-    head_dim = c["dim"] // c["n_heads"]
-    writer.add_type("model")
-    writer.add_name("Ingot Demo")
-    writer.add_description(
-        "The demo model of ingot, trained from text that the project generates: stories, questions, sums, JSON, tool calls."
-    )
-    writer.add_license("apache-2.0")
-    writer.add_size_label("10M")
-    writer.add_languages(["en"])
-    writer.add_block_count(c["n_layers"])
-    writer.add_context_length(c["context"])
-    writer.add_embedding_length(c["dim"])
-    writer.add_feed_forward_length(c["ffn_dim"])
-    writer.add_head_count(c["n_heads"])
-    writer.add_head_count_kv(c["n_kv_heads"])
-    writer.add_rope_freq_base(c["rope_theta"])
-    writer.add_layer_norm_rms_eps(c["norm_eps"])
-    writer.add_vocab_size(c["vocab_size"])
-    writer.add_rope_dimension_count(head_dim)
-    writer.add_file_type(gguf.LlamaFileType.MOSTLY_Q8_0)
-    writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
-
-
-def add_tokenizer(writer, tokenizer, template):
-    vocab = {i: t for t, i in tokenizer["model"]["vocab"].items()}
-    vocab.update({t["id"]: t["content"] for t in tokenizer["added_tokens"]})
-    tokens = [vocab[i] for i in range(len(vocab))]
-    kinds = {t: gguf.TokenType.CONTROL for t in SPECIAL} | {t: gguf.TokenType.USER_DEFINED for t in MARKS}
-    ids = {t: i for i, t in vocab.items()}
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("qwen2")
-    writer.add_token_list(tokens)
-    writer.add_token_types([kinds.get(t, gguf.TokenType.NORMAL) for t in tokens])
-    writer.add_token_merges([m if isinstance(m, str) else " ".join(m) for m in tokenizer["model"]["merges"]])
-    writer.add_bos_token_id(ids["<|endoftext|>"])
-    writer.add_eos_token_id(ids["<|endoftext|>"])
-    writer.add_eot_token_id(ids["<|im_end|>"])
-    writer.add_pad_token_id(ids["<|pad|>"])
-    writer.add_add_bos_token(False)
-    writer.add_add_eos_token(False)
-    writer.add_chat_template(template)
-
-
-def add_tensors(writer, state, c):
-    for name, value in state.items():
-        if name.endswith("q_proj.weight"):
-            value = permute(value, c["n_heads"])
-        elif name.endswith("k_proj.weight"):
-            value = permute(value, c["n_kv_heads"])
-        if value.ndim == 1:
-            writer.add_tensor(gguf_name(name), value.astype(np.float32))
-        else:
-            writer.add_tensor(gguf_name(name), gguf.quants.quantize(value.astype(np.float32), Q8_0), raw_dtype=Q8_0)
+DESCRIPTION = "The demo model of ingot, trained from text that the project generates: stories, questions, sums, JSON, tool calls."
 
 
 def main():
@@ -114,9 +27,11 @@ def main():
     tokenizer = json.loads((args.run / "tokenizer.json").read_text(encoding="utf-8"))
     template = (pathlib.Path(__file__).parent / "chat_template.jinja").read_text(encoding="utf-8").rstrip("\n")
     writer = gguf.GGUFWriter(args.out, "llama")
-    add_model(writer, config)
-    add_tokenizer(writer, tokenizer, template)
-    add_tensors(writer, load_weights(args.run), config)
+    add_keys(writer, config, "Ingot Demo", "10M", DESCRIPTION)
+    kinds = dict.fromkeys(SPECIAL, gguf.TokenType.CONTROL) | dict.fromkeys(MARKS, gguf.TokenType.USER_DEFINED)
+    ids = {"bos": "<|endoftext|>", "eos": "<|endoftext|>", "eot": "<|im_end|>", "pad": "<|pad|>"}
+    add_tokenizer(writer, tokenizer, template, kinds, ids)
+    add_tensors(writer, weights.load(args.run), config["n_heads"], config["n_kv_heads"])
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

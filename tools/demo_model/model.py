@@ -43,6 +43,12 @@ def rotate(x, cos, sin):  # [batch, heads, time, head_dim]; pairs are (i, i + he
     return torch.cat([a * cos - b * sin, b * cos + a * sin], -1).to(x.dtype)
 
 
+def cos_sin(config):  # [context, head_dim / 2] both
+    inverse = config.rope_theta ** (-torch.arange(0, config.head_dim, 2, dtype=torch.float64) / config.head_dim)
+    angles = torch.arange(config.context, dtype=torch.float64)[:, None] * inverse
+    return angles.cos().float(), angles.sin().float()
+
+
 class Attention(nn.Module):
     def __init__(self, c):
         super().__init__()
@@ -97,10 +103,9 @@ class Llama(nn.Module):
                 "norm": Norm(config),
             }
         )
-        inverse = config.rope_theta ** (-torch.arange(0, config.head_dim, 2, dtype=torch.float64) / config.head_dim)
-        angles = torch.arange(config.context, dtype=torch.float64)[:, None] * inverse
-        self.register_buffer("cos", angles.cos().float(), persistent=False)
-        self.register_buffer("sin", angles.sin().float(), persistent=False)
+        cos, sin = cos_sin(config)
+        self.register_buffer("cos", cos, persistent=False)
+        self.register_buffer("sin", sin, persistent=False)
         for name, p in self.named_parameters():
             if p.ndim == 2:
                 residual = name.endswith(("o_proj.weight", "down_proj.weight"))

@@ -15,9 +15,8 @@ import time
 import numpy as np
 import torch
 
+import weights
 from model import Config, Llama
-
-SHARD_BYTES = 14_000_000
 
 
 def load_data(folder, device):
@@ -50,17 +49,7 @@ def learning_rate(step, progress, args):
 
 
 def save(model, out):
-    """Writes float32 weights in files that are small enough to copy easily."""
-    for old in out.glob("weights-*.npz"):
-        old.unlink()
-    part, size, n = {}, 0, 0
-    state = {k: v.detach().float().cpu().numpy() for k, v in model.state_dict().items()}
-    for i, (name, value) in enumerate(state.items()):
-        part[name] = value
-        size += value.nbytes
-        if size > SHARD_BYTES or i == len(state) - 1:
-            np.savez(out / f"weights-{n}.npz", **part)
-            part, size, n = {}, 0, n + 1
+    weights.save(model.state_dict(), out)
     (out / "config.json").write_text(json.dumps(dataclasses.asdict(model.config), indent=1))
 
 

@@ -78,7 +78,7 @@ TalkPrompt encode_talk(const LoadedModel& model, ImageCache* images, const JsonV
   std::vector<ImageFile> files = take_talk_images(shown);
   if (files.empty()) return {encode_chat(*model.tokenizer, *model.chat, shown, tools, JsonValue::object()), {}};
   if (images == nullptr)
-    throw Error("the model reads text only: images need a model with a vision tower, or --mmproj FILE");
+    throw Error("the model reads text only: use one with a vision tower, such as demo-vision, or --mmproj FILE");
   TalkPrompt prompt{.tokens = {}, .images = images->prepare(std::move(files))};
   prompt.tokens = encode_chat_with_images(*model.tokenizer, *model.chat, shown, tools, JsonValue::object(),
                                           ChatEnd::kAnswer, images->vision(), prompt.images);

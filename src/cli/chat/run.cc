@@ -8,6 +8,7 @@
 #include "cli/chat/answer.h"
 #include "cli/chat/generate.h"
 #include "cli/chat/images.h"
+#include "cli/options/built_in.h"
 #include "cli/options/commands.h"
 #include "cli/terminal/terminal.h"
 #include "text/chat_encode.h"
@@ -87,6 +88,7 @@ int run(RunOptions& o) {
     throw UsageError("'{}' is not a model: give the question after the model, or with -p", printable(o.model.path, 64));
   if (o.generate.sampling.n_logprobs >= 0 && !o.json) throw UsageError("--logprobs needs --json, which prints them");
   finish_sampling(o.generate.sampling, o.seed);
+  if (!o.images.empty() && o.model.path.empty()) o.model.path = kVisionDemo;
   const std::optional<WantedGrammar> wanted = wanted_grammar(o.generate.grammar);
   RunnerOptions runner = runner_options(o.model);
   o.generate.speculate = o.model.speculate;
@@ -156,6 +158,7 @@ void add_run(CLI::App& app) {
       "  ingot run -p \"Tell me a story about a fox.\"\n"
       "  ingot run model.gguf \"What is the capital of France?\"\n"
       "  ingot run model.gguf -p \"Summarize this:\" -f article.txt -n 200 --temp 0\n"
+      "  ingot run -i shapes.png -p \"What do you see?\"    the built-in model demo-vision\n"
       "  ingot run model.gguf -i cat.jpg -p \"What is this?\"\n"
       "  ingot run ORG/REPO:Q4_K_M -p \"Hello\"    downloads the model from the Hugging Face Hub, once\n"
       "  ingot run -p \"Alice is 30.\" --json-schema '{\"type\": \"object\", \"required\": [\"name\"]}'\n"

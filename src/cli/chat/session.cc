@@ -120,7 +120,7 @@ void ChatSession::answer_instead(const std::string& question) {
 }
 
 void ChatSession::add_image(const std::string& path) {
-  if (!images_) throw Error("the model reads text only: images need a model with a vision tower, or --mmproj FILE");
+  if (!images_) throw Error("the model reads text only: use one with a vision tower, such as demo-vision, or --mmproj FILE");
   std::vector<ImageFile> one = {read_image_file(path, images_->limits())};
   images_->prepare(one);  // tells now if the file is no image
   waiting_.push_back(std::move(one[0]));

@@ -20,6 +20,7 @@
 #include "base/threads.h"
 #include "cli/chat/generate.h"
 #include "cli/mpi/processes.h"
+#include "cli/options/built_in.h"
 #include "cli/options/commands.h"
 #include "cli/options/grammar.h"
 #include "cli/terminal/console.h"
@@ -65,7 +66,7 @@ size_t default_request_memory() { return std::clamp(available_memory_bytes() / 4
 
 // The API name of a model: the name given by the user, without folders and .gguf.
 std::string served_name(const std::string& asked) {
-  if (asked.empty()) return "demo";
+  if (const std::string built_in = built_in_name(asked); !built_in.empty()) return built_in;
   const std::filesystem::path path(asked);
   if (!std::filesystem::exists(path)) return asked;  // a model of the Hub
   const std::string name = path.has_filename() ? path.filename().string() : path.parent_path().filename().string();
@@ -555,7 +556,7 @@ void add_serve(CLI::App& app) {
   CLI::App* command = app.add_subcommand("serve", "Serve models over HTTP: OpenAI's API, metrics and a web page");
   command->add_option("MODEL,-m,--model,--hf-repo", o->paths,
                       "GGUF files, Hugging Face model directories, or ORG/REPO[:QUANT] of the Hugging Face Hub (also "
-                      "-hf); default: the built-in demo model");
+                      "-hf), or a built-in model: demo (the default) or demo-vision, which reads images");
   add_hub_options(*command, o->model.hub);
   add_http_options(*command, *o);
   add_limit_options(*command, *o);

@@ -12,6 +12,7 @@
 #include "base/system.h"
 #include "cli/models/inspect_kernels.h"
 #include "cli/models/metadata_json.h"
+#include "cli/options/built_in.h"
 #include "cli/options/commands.h"
 #include "cli/options/options.h"
 #include "model/files/load_quantizer.h"
@@ -302,7 +303,7 @@ JsonValue or_error(const std::function<JsonValue()>& make) {
 }
 
 JsonValue describe(const Checkpoint& checkpoint, const CheckpointFacts& facts, const InspectOptions& o) {
-  JsonValue json = {{"file", o.model.path.empty() ? "(built-in demo model)" : o.model.path},
+  JsonValue json = {{"file", built_in_name(o.model.path).empty() ? o.model.path : fmt::format("({})", checkpoint.path())},
                {"container", facts.container},
                {"files", facts.n_files},
                {"file_bytes", facts.file_bytes},
@@ -329,7 +330,7 @@ JsonValue describe(const Checkpoint& checkpoint, const CheckpointFacts& facts, c
     json["pooling"] = or_error([&] { return JsonValue(read_embed_facts(checkpoint).pooling.value_or("none")); });
   if (facts.pooling && !encoder) json["pooling"] = *facts.pooling;
   if (o.json) {
-    json["metadata"] = or_error([&] { return metadata_json(checkpoint, o.model); });
+    json["metadata"] = or_error([&] { return metadata_json(checkpoint); });
   } else {
     for (const auto& [key, value] : facts.metadata) json["metadata"][key] = value;
   }

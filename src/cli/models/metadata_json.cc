@@ -6,7 +6,6 @@
 #include <filesystem>
 
 #include "base/file.h"
-#include "cli/options/demo_model.h"
 #include "io/gguf/gguf.h"
 #include "text/json_value.h"
 
@@ -42,11 +41,9 @@ JsonValue gguf_metadata(const Gguf& file) {
 
 }  // namespace
 
-JsonValue metadata_json(const Checkpoint& checkpoint, const ModelOptions& options) {
-  if (options.path.empty()) return gguf_metadata(Gguf::parse(demo_model_bytes(), "the demo model"));
-  const std::filesystem::path path = checkpoint.path();
-  if (std::filesystem::is_directory(path)) return JsonValue::parse(read_file((path / "config.json").string()));
-  return gguf_metadata(Gguf::open(path.string()));
+JsonValue metadata_json(const Checkpoint& checkpoint) {
+  if (const Gguf* file = checkpoint.gguf()) return gguf_metadata(*file);
+  return JsonValue::parse(read_file((std::filesystem::path(checkpoint.path()) / "config.json").string()));
 }
 
 }  // namespace ingot

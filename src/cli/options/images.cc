@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "cli/options/built_in.h"
 #include "model/loader.h"
 
 namespace ingot {
@@ -39,6 +40,7 @@ std::optional<VisionOptions> tower_options(const ImageFlags& flags, const Checkp
   if (!flags.is_wanted || flags.is_off) return std::nullopt;
   VisionOptions options = vision_options(checkpoint, runner, flags.mmproj);
   options.max_image_tokens = flags.max_tokens;
+  if (flags.mmproj.empty()) options.projector = tower_of_built_in(checkpoint);
   return options;
 }
 

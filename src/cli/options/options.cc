@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/threads.h"
-#include "cli/options/demo_model.h"
+#include "cli/options/built_in.h"
 #include "cli/terminal/terminal.h"
 #include "io/gguf/gguf.h"
 #include "model/config/arch_file.h"
@@ -19,7 +19,7 @@ namespace ingot {
 void add_model_argument(CLI::App& app, ModelOptions& o) {
   app.add_option("MODEL,-m,--model,--hf-repo", o.path,
                  "GGUF file (any part of a split model), Hugging Face model directory, or ORG/REPO[:QUANT] of the "
-                 "Hugging Face Hub (also -hf); default: the built-in demo model");
+                 "Hugging Face Hub (also -hf), or a built-in model: demo (the default) or demo-vision, which reads images");
   add_hub_options(app, o.hub);
 }
 
@@ -325,8 +325,9 @@ RunnerOptions runner_options(ModelOptions& o) {
 
 std::shared_ptr<const Checkpoint> open_model_file(const ModelOptions& o) {
   set_log_level(parse_log_level(o.log_level));
-  if (!o.path.empty()) return open_with_overrides(resolve_model(o.path, o.hub), o.overrides);
-  return gguf_checkpoint(std::make_shared<const Gguf>(Gguf::parse(demo_model_bytes(), "the demo model")));
+  if (const std::string name = built_in_name(o.path); !name.empty())
+    return with_overrides(built_in_file(name), o.overrides);
+  return open_with_overrides(resolve_model(o.path, o.hub), o.overrides);
 }
 
 LoadedModel open_model(ModelOptions& o, const RunnerOptions& runner) {

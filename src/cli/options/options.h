@@ -15,7 +15,7 @@
 namespace ingot {
 
 struct ModelOptions {
-  std::string path;            // or ORG/REPO[:QUANT] of the Hugging Face Hub; empty: the built-in demo model
+  std::string path;            // or ORG/REPO[:QUANT] of the Hugging Face Hub, or a built-in model
   HubFlags hub;
   std::string device = "cpu";
   ParallelFlags parallel;
@@ -82,7 +82,7 @@ void finish_sampling(SamplingParams& params, int seed);
 KvTypes runner_kv_type(const ModelOptions& options);  // throws UsageError
 RunnerOptions runner_options(ModelOptions& options);
 
-// Opens the model options.path (resolve_model), or the built-in demo model.
+// Opens the model options.path: a built-in one (built_in_name), or that of resolve_model.
 std::shared_ptr<const Checkpoint> open_model_file(const ModelOptions& options);
 
 // Uses the template of the flags instead of the model's. Throws UsageError if both flags are set, and Error for a

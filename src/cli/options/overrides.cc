@@ -86,18 +86,19 @@ void add_override_options(CLI::App& app, OverrideFlags& f) {
   add_positive(app, "--yarn-beta-fast", f.ropes.beta_fast, "rotations above which YaRN does not interpolate");
 }
 
+std::shared_ptr<const Checkpoint> with_overrides(Gguf file, const OverrideFlags& flags) {
+  for (const std::string& flag : flags.keys) set(file, flag);
+  auto checkpoint = gguf_checkpoint(std::make_shared<const Gguf>(std::move(file)));
+  return flags.ropes ? with_ropes(std::move(checkpoint), flags.ropes) : checkpoint;
+}
+
 std::shared_ptr<const Checkpoint> open_with_overrides(const std::string& path, const OverrideFlags& flags) {
-  std::shared_ptr<const Checkpoint> checkpoint;
-  if (flags.keys.empty()) {
-    checkpoint = open_checkpoint(path);
-  } else if (HfDirectory::is_one(path)) {
+  const bool is_directory = HfDirectory::is_one(path);
+  if (is_directory && !flags.keys.empty())
     throw UsageError("--override-kv changes keys of GGUF files, but '{}' is a directory: edit its config.json",
                      printable(path));
-  } else {
-    auto file = std::make_shared<Gguf>(Gguf::open(path));
-    for (const std::string& flag : flags.keys) set(*file, flag);
-    checkpoint = gguf_checkpoint(std::move(file));
-  }
+  if (!is_directory && !flags.keys.empty()) return with_overrides(Gguf::open(path), flags);
+  auto checkpoint = open_checkpoint(path);
   return flags.ropes ? with_ropes(std::move(checkpoint), flags.ropes) : checkpoint;
 }
 

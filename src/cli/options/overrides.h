@@ -15,7 +15,8 @@ struct OverrideFlags {
 };
 
 void add_override_options(CLI::App& app, OverrideFlags& flags);
-// The model at `path` with the values of the flags. Throws UsageError for a flag that does not suit the model.
+// The model with the values of the flags. Both throw UsageError for a flag that does not suit the model.
+std::shared_ptr<const Checkpoint> with_overrides(Gguf file, const OverrideFlags& flags);
 std::shared_ptr<const Checkpoint> open_with_overrides(const std::string& path, const OverrideFlags& flags);
 
 }  // namespace ingot

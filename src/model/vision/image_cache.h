@@ -52,6 +52,7 @@ class ImageCache {
   std::vector<PromptEmbedding> encode(std::vector<PromptImage>& images, std::span<const int32_t> tokens);
 
   VisionModel& vision() { return vision_; }
+  const VisionModel& vision() const { return vision_; }
   const ImageLimits& limits() const { return limits_; }
   ImageFigures figures() const;
 

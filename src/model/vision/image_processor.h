@@ -30,12 +30,21 @@ struct ProcessorConfig {
   int64_t min_pixels = 0, max_pixels = 0;  // of a picture that keeps its ratio (Qwen)
 };
 
+// The unit of coordinates in a model's answers, as the family's makers document it.
+struct BoxUnit {
+  // 0: thousandths of the image's width and height. Otherwise pixels of the image as the tower sees it: its sides are
+  // multiples of this number, and its area is within the limits.
+  int multiple = 0;
+  int64_t min_pixels = 0, max_pixels = 0;
+};
+
 class ImageProcessor {
  public:
   virtual ~ImageProcessor() = default;
   virtual std::string placeholder() const = 0;  // in the text of a chat template
   virtual std::string image_token() const = 0;  // the text of the token that stands for a vector
   virtual int max_rows() const = 0;             // the most vectors of an image without settings
+  virtual BoxUnit box_unit() const { return {}; }
   virtual PreparedImage prepare(const Picture& picture, const ImageSettings& settings) const = 0;
   virtual std::string prompt_text(const PreparedImage& image) const = 0;
   // Sets how the text model sees a tile's vectors: their places on its ropes, and whether they see each other.

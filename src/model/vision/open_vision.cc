@@ -134,8 +134,9 @@ std::unique_ptr<VisionModel> make_vision(const TowerConfig& config, const Proces
 
 std::unique_ptr<VisionModel> open_vision(const Checkpoint& checkpoint, const Config& text, const Tokenizer& tokenizer,
                                          const VisionOptions& options) {
-  if (!options.mmproj.empty()) {
-    const auto file = std::make_shared<const Gguf>(Gguf::open(options.mmproj));
+  if (options.projector || !options.mmproj.empty()) {
+    const auto file =
+        options.projector ? options.projector : std::make_shared<const Gguf>(Gguf::open(options.mmproj));
     TowerConfig config = tower_config_from_gguf(*file, text.dim);
     // No key says so: Gemma 4's models with layers' own inputs read images as text, the others do not.
     config.sees_all_in_windows = config.family->is_gemma4 && text.part<LayerInputsConfig>().width == 0;

@@ -20,7 +20,7 @@ int64_t rounded_to(int n, int factor) {
 }  // namespace
 
 QwenProcessor::QwenProcessor(const TowerConfig& tower, const ProcessorConfig& config, int max_rows)
-    : config_(config), factor_(tower.patch * tower.merge) {
+    : config_(config), answers_in_pixels_(tower.side == 0), factor_(tower.patch * tower.merge) {
   const int64_t group = int64_t{factor_} * factor_;
   if (config_.max_pixels < group || config_.min_pixels > config_.max_pixels)
     throw Error("{}: the processor's images have {} to {} pixels: expected room for a patch group of {}", tower.source,
@@ -30,6 +30,13 @@ QwenProcessor::QwenProcessor(const TowerConfig& tower, const ProcessorConfig& co
 
 int QwenProcessor::max_rows() const {
   return std::max(max_rows_, static_cast<int>(std::sqrt(static_cast<double>(kMaxRatio) * max_rows_)) + 1);
+}
+
+BoxUnit QwenProcessor::box_unit() const {
+  if (!answers_in_pixels_) return {};
+  return {.multiple = factor_,
+          .min_pixels = config_.min_pixels,
+          .max_pixels = std::min(config_.max_pixels, pixels_of(max_rows_))};
 }
 
 PreparedImage QwenProcessor::prepare(const Picture& picture, const ImageSettings& settings) const {

@@ -11,6 +11,7 @@ class QwenProcessor final : public ImageProcessor {
   std::string image_token() const override { return "<|image_pad|>"; }
   // A long picture whose short side is one group may have more than max_rows_.
   int max_rows() const override;
+  BoxUnit box_unit() const override;
   PreparedImage prepare(const Picture& picture, const ImageSettings& settings) const override;
   std::string prompt_text(const PreparedImage& image) const override { return repeated(image_token(), image.n_rows); }
   void set_places(const ImageTile& tile, PromptEmbedding& run) const override;
@@ -19,6 +20,7 @@ class QwenProcessor final : public ImageProcessor {
   int64_t pixels_of(int n_rows) const { return int64_t{n_rows} * factor_ * factor_; }
 
   const ProcessorConfig config_;
+  const bool answers_in_pixels_;  // Qwen2.5-VL; its successors answer in thousandths
   const int factor_;  // pixels of the side of a group of patches, which becomes one vector
   int max_rows_;
 };

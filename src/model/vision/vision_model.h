@@ -19,6 +19,7 @@
 #include "backend/backend.h"
 #include "io/images/picture.h"
 #include "model/files/checkpoint.h"
+#include "model/vision/image_processor.h"
 #include "model/vision/prepared_image.h"
 #include "text/chat_encode.h"
 
@@ -30,6 +31,7 @@ class Tower;
 struct VisionOptions {
   BackendOptions backend;
   std::string mmproj;  // a GGUF file with the tower; empty: the tower in the checkpoint's directory
+  std::shared_ptr<const Gguf> projector;  // the file itself, in place of its path
   // The most vectors of an image in models that keep its size (Qwen-VL), if the processor allows more. The memory of
   // the tower is for such an image.
   int max_image_tokens = 4096;
@@ -49,6 +51,8 @@ class VisionModel {
   int32_t image_token() const { return image_token_; }  // the token that stands for a vector
   std::string processor() const;  // the name of the processor that prepare() follows, in transformers
   int max_rows() const;           // the most vectors of an image without settings
+
+  BoxUnit box_unit() const;
 
   // Sets what the text model needs for images: the axes of its rope, and the vectors that its first layers add. Throws
   // Error if the text model does not fit the tower.

@@ -3,6 +3,7 @@
 import * as answers from '/answers.js';
 import * as context from '/context.js';
 import {make} from '/dom.js';
+import {isImage} from '/images.js';
 import {MessageNode} from '/message.js';
 import {chosenModel, loadModels, openSettings, setTheme, wireSettings} from '/settings.js';
 import {clearPrompt, wirePrompt} from '/prompt.js';
@@ -245,6 +246,8 @@ const page = {
   goOn: message => generate(message),
   streams: message => answers.of(chat)?.message === message,
   isLast: message => lastTurn() === message,
+  pictureBefore: message => tree.path(chat).slice(0, tree.path(chat).indexOf(message)).flatMap(m => m.files ?? []).findLast(isImage),
+  boxUnit: () => chosenModel()?.images?.boxes,
   canGoOn: message => context.canGoOn(chat, message, chosenModel()?.max_model_len),
   versions: message => tree.versions(chat, message),
   current: () => chat,

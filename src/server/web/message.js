@@ -1,5 +1,6 @@
 // One message on the page: its text, its thoughts and calls, and the buttons below it. `page` has the functions of
 // chat.js for the buttons.
+import {boxedNode, findBoxes} from '/boxes.js';
 import {CallBlock} from '/calls.js';
 import {copyButton, make} from '/dom.js';
 import {fileNode} from '/files.js';
@@ -58,6 +59,7 @@ export class MessageNode {
     } else {
       this.showThoughts();
       this.view.update(this.message.content);
+      this.showBoxes();
       this.showCalls();
       this.showError();
     }
@@ -92,6 +94,16 @@ export class MessageNode {
     }
     this.summary.textContent = !content && this.page.streams(this.message) ? 'Thinking …' : 'Thoughts';
     this.thinkingView.update(reasoning);
+  }
+
+  // Again only if there are more boxes.
+  showBoxes() {
+    const boxes = findBoxes(this.message.content ?? ''), picture = boxes.length ? this.page.pictureBefore(this.message) : undefined;
+    if (!picture || boxes.length === this.nBoxes) return;
+    const node = boxedNode(picture, boxes, this.page.boxUnit());
+    if (this.boxed) this.boxed.replaceWith(node);
+    else this.body.after(node);
+    Object.assign(this, {boxed: node, nBoxes: boxes.length});
   }
 
   showCalls() {
