@@ -13,7 +13,6 @@ struct CachedFamily {
   std::string model, device;
 };
 
-// Models whose greedy text no rounding of the device changes: on the CPU, products with quantized weights round inputs.
 std::vector<CachedFamily> cached_families() {
   std::vector<CachedFamily> all;
   for (const std::string& model : golden_names())
@@ -21,6 +20,8 @@ std::vector<CachedFamily> cached_families() {
       if (!GreedyGolden(model).greedy.empty()) all.push_back({model, device});
   return all;
 }
+
+void PrintTo(const CachedFamily& family, std::ostream* out) { *out << family.model << " on " << family.device; }
 
 class CachedFamilies : public testing::TestWithParam<CachedFamily> {};
 
@@ -40,9 +41,7 @@ TEST_P(CachedFamilies, ContinueFromCachedTokens) {
                nullptr);
   Engine engine(runner, {.chunk = 13});
   const int n_prompt = static_cast<int>(prompt.size());
-  // Snapshots are at the ends of blocks, keys are kept for each token. The last token is computed again.
-  const int n_repeated = runner.info().n_states > 0 ? (n_prompt - 1) / 8 * 8 : n_prompt - 1;
-  for (const int cached : {0, n_repeated}) {
+  for (const int cached : {0, (n_prompt - 1) / 8 * 8}) {  // the prompt's whole blocks, without its last token
     const auto sink = submit(engine, prompt, 20);
     run(engine);
     EXPECT_EQ(sink->tokens, Tokens(greedy.begin(), greedy.begin() + 20));
