@@ -89,6 +89,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
   void act(Tensor x, Activation act) override;
   void add_positions(Tensor x, Tensor table) override;
   void pool(Tensor y, Tensor x, Pooling pooling) override;
+  void mean_rows(Tensor y, Tensor x) override;
   void gather_rows(Tensor y, Tensor x) override;
   void scale(Tensor x, float factor, float softcap) override;
   void clamp(Tensor x, float low, float high) override;

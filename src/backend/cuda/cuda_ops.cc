@@ -59,6 +59,11 @@ void CudaBackend::pool(Tensor y, Tensor x, Pooling pooling) {
   check_launch("pool");
 }
 
+void CudaBackend::mean_rows(Tensor y, Tensor x) {
+  cuda::mean_rows(y, x, core_.device);
+  check_launch("mean_rows");
+}
+
 void CudaBackend::gather_rows(Tensor y, Tensor x) {
   cuda::gather(y, x, core_.step.view().logit_rows, core_.device);
   check_launch("gather");

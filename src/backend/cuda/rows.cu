@@ -266,6 +266,18 @@ struct Pool {
   }
 };
 
+template <class Y, class X>
+struct MeanRows {
+  Rows<Y> y;
+  Rows<X> x;
+  int64_t n_each;
+  __device__ void operator()(int64_t r, int64_t c) const {
+    float sum = 0;
+    for (int64_t i = 0; i < n_each; ++i) sum += to_float(x.at(r * n_each + i, c));
+    y.at(r, c) = from_float<Y>(sum / static_cast<float>(n_each));
+  }
+};
+
 template <class F>
 __global__ void each_kernel(int64_t n, int64_t cols, F f) {
   start_dependent();
@@ -409,6 +421,17 @@ void add_positions(const Tensor& x, const Tensor& table, const int32_t* position
 
 void pool(const Tensor& y, const Tensor& x, const int32_t* q_start, Pooling pooling, Device& device) {
   each(y, device, Pool{rows_of<float>(y), rows_of<float>(x), q_start, pooling});
+}
+
+void mean_rows(const Tensor& y, const Tensor& x, Device& device) {
+  CHECK(y.rows == 0 || x.rows % y.rows == 0);
+  with_type(y.dtype, [&](auto* py) {
+    with_type(x.dtype, [&](auto* px) {
+      using Y = std::remove_pointer_t<decltype(py)>;
+      using X = std::remove_pointer_t<decltype(px)>;
+      each(y, device, MeanRows<Y, X>{rows_of<Y>(y), rows_of<X>(x), x.rows / std::max<int64_t>(y.rows, 1)});
+    });
+  });
 }
 
 void gather(const Tensor& y, const Tensor& x, const int32_t* rows, Device& device) {

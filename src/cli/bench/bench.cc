@@ -169,6 +169,7 @@ void add_bench(CLI::App& app) {
       ->check(CLI::Range(0, 1 << 16))
       ->capture_default_str();
   add_bench_batch(*command);
+  add_bench_images(*command);
   add_bench_engine(*command);
   add_bench_serve(*command);
   add_bench_reduce(*command);

@@ -38,6 +38,7 @@ void add_bench_batch(CLI::App& bench);
 void add_bench_engine(CLI::App& bench);
 void add_bench_grammar(CLI::App& bench);
 void add_bench_history(CLI::App& bench);
+void add_bench_images(CLI::App& bench);
 void add_bench_reduce(CLI::App& bench);
 void add_bench_serve(CLI::App& bench);
 

@@ -13,6 +13,7 @@
 #include "base/threads.h"
 #include "model/config/kind.h"
 #include "model/config/layer_inputs.h"
+#include "model/config/rope_sections.h"
 #include "model/files/quant_mix.h"
 #include "model/layers/delta_net.h"
 #include "model/layers/latent_attention.h"
@@ -46,6 +47,7 @@ void set_delta(Config& c) {
                           .value_dim = 128,
                           .conv_width = 4,
                           .tiled = true});
+  c.parts.set(RopeSections{.sizes = {11, 11, 10}});  // of images
 }
 
 // Gemma 4: heads of 256 in layers with a window, and of 512 in the others, a quarter of whose pairs rotates. The last

@@ -113,24 +113,29 @@ std::string identity_of(const TowerConfig& tower, const ProcessorConfig& c, cons
   return fmt::format("{} {} {} {}", tower.family->gguf_name, digest, values, sizes);
 }
 
-std::unique_ptr<VisionModel> make_vision(const TowerConfig& config, const ProcessorConfig& processor,
-                                         std::unique_ptr<WeightSource> source, const std::string& digest,
-                                         const Tokenizer& tokenizer, const VisionOptions& options) {
-  auto rules = make_processor(config, processor, options.max_image_tokens);
-  const auto token = tokenizer.find(rules->image_token());
+VisionTokens tokens_of(const TowerConfig& config, const ProcessorConfig& processor, const Tokenizer& tokenizer,
+                       const VisionOptions& options) {
+  const std::string name = make_processor(config, processor, options.max_image_tokens)->image_token();
+  const auto token = tokenizer.find(name);
   if (!token)
     throw Error("{}: the model's tokenizer lacks the image token {}: the vision tower belongs to another model",
-                config.source, rules->image_token());
+                config.source, name);
+  return {.of_images = *token, .padding = config.pad_token >= 0 ? config.pad_token : tokenizer.pad().value_or(0)};
+}
+
+}  // namespace
+
+std::unique_ptr<VisionModel> make_vision(const TowerConfig& config, const ProcessorConfig& processor,
+                                         std::unique_ptr<WeightSource> source, const VisionOptions& options,
+                                         const VisionTokens& tokens, const std::string& digest) {
+  auto rules = make_processor(config, processor, options.max_image_tokens);
   if (options.check_tensors) source = checked_source(std::move(source));
   const int max_patches =
       config.is_dynamic() ? rules->max_rows() * config.merge * config.merge : config.side * config.side;
   auto tower = std::make_unique<Tower>(config, std::move(source), options.backend, max_patches);
-  return std::make_unique<VisionModel>(std::move(rules), std::move(tower), *token,
-                                       config.pad_token >= 0 ? config.pad_token : tokenizer.pad().value_or(0),
+  return std::make_unique<VisionModel>(std::move(rules), std::move(tower), tokens.of_images, tokens.padding,
                                        identity_of(config, processor, digest));
 }
-
-}  // namespace
 
 std::unique_ptr<VisionModel> open_vision(const Checkpoint& checkpoint, const Config& text, const Tokenizer& tokenizer,
                                          const VisionOptions& options) {
@@ -141,7 +146,9 @@ std::unique_ptr<VisionModel> open_vision(const Checkpoint& checkpoint, const Con
     // No key says so: Gemma 4's models with layers' own inputs read images as text, the others do not.
     config.sees_all_in_windows = config.family->is_gemma4 && text.part<LayerInputsConfig>().width == 0;
     const auto tower = gguf_checkpoint(file);
-    return make_vision(config, processor_of(*file, config), tower->weights(), tower->digest(), tokenizer, options);
+    const ProcessorConfig processor = processor_of(*file, config);
+    return make_vision(config, processor, tower->weights(), options, tokens_of(config, processor, tokenizer, options),
+                       tower->digest());
   }
   const HfDirectory* directory = checkpoint.directory();
   if (directory == nullptr) return nullptr;
@@ -149,8 +156,9 @@ std::unique_ptr<VisionModel> open_vision(const Checkpoint& checkpoint, const Con
   if (!document.root().find("vision_config") || !is_known_tower(document.root())) return nullptr;
   TowerConfig config = tower_config_from_hf(document.root(), directory->file("config.json"), text.dim);
   if (config.family->is_gemma4) name_tokens(document.root(), tokenizer, config);
-  return make_vision(config, processor_of(*directory, config), checkpoint.weights(), checkpoint.digest(), tokenizer,
-                     options);
+  const ProcessorConfig processor = processor_of(*directory, config);
+  return make_vision(config, processor, checkpoint.weights(), options, tokens_of(config, processor, tokenizer, options),
+                     checkpoint.digest());
 }
 
 }  // namespace ingot

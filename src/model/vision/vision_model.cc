@@ -57,6 +57,7 @@ VisionModel::VisionModel(std::unique_ptr<ImageProcessor> processor, std::unique_
 
 VisionModel::~VisionModel() = default;
 
+const TowerConfig& VisionModel::tower() const { return tower_->config(); }
 BoxUnit VisionModel::box_unit() const { return processor_->box_unit(); }
 std::string VisionModel::processor() const { return tower_->config().family->processor; }
 int VisionModel::max_rows() const { return processor_->max_rows(); }

@@ -53,6 +53,7 @@ class VisionModel {
   int max_rows() const;           // the most vectors of an image without settings
 
   BoxUnit box_unit() const;
+  const TowerConfig& tower() const;
 
   // Sets what the text model needs for images: the axes of its rope, and the vectors that its first layers add. Throws
   // Error if the text model does not fit the tower.
@@ -86,5 +87,13 @@ class VisionModel {
 // model. Throws Error naming the file and the key or tensor that is missing or does not fit.
 std::unique_ptr<VisionModel> open_vision(const Checkpoint& checkpoint, const Config& text, const Tokenizer& tokenizer,
                                          const VisionOptions& options);
+
+struct VisionTokens {
+  int32_t of_images = 0, padding = 0;
+};
+// digest: of the tower's weights. Throws Error as open_vision().
+std::unique_ptr<VisionModel> make_vision(const TowerConfig& config, const ProcessorConfig& processor,
+                                         std::unique_ptr<WeightSource> source, const VisionOptions& options,
+                                         const VisionTokens& tokens, const std::string& digest);
 
 }  // namespace ingot
