@@ -1,7 +1,7 @@
 #!/bin/sh
 # Builds for the GPU of this machine, runs the tests that need a GPU, and measures speed, all in one call.
 #
-#   bench/gpu/run.sh [build] [test] [soak] [sanitize] [bench] [experts] [batch] [idle] [profile] [load] [ops] [kernels] [tuned] [ladder] [depth] [serving] [power] [quality] [offload] [parallel] [parallel70b] [wheel] [ptx]
+#   bench/gpu/run.sh [build] [test] [soak] [sanitize] [bench] [experts] [batch] [idle] [profile] [load] [ops] [kernels] [tuned] [ladder] [depth] [serving] [power] [quality] [images] [offload] [parallel] [parallel70b] [wheel] [ptx]
 #   default: build test bench
 #
 # The build goes to build-gpu/ (BUILD=...), results to $OUT if it is set. CMAKE_ARGS are passed to cmake. With TESTS_LIKE=...,
@@ -22,6 +22,7 @@
 #   serving      requests of 1,000 + 1,000 tokens through the whole engine; steps that mix prompts and decodes
 #   power        the GPU's power and clock during prompts and decodes
 #   quality      perplexity and logits of the demo model with its weights and cache in several formats
+#   images       vision towers, and the first token of an answer about a picture of 1,024 x 1,024
 #   offload      models divided between the GPU and 16 cores of the CPU, with their tests
 #   parallel     one model on 2 GPUs (and on 4, if the machine has them) against one GPU: tests, equal text, sums by size, prompts
 #                and decode, serving, also as a pipeline
@@ -138,6 +139,20 @@ if has profile; then
   profile llama-3.2-1b BF16 8 480 340
   profile llama-3.1-8b BF16 9 1470 700
   profile llama-3.1-8b Q4_0 9 930 700
+fi
+# A JPEG file like a photograph: smooth colours with some noise.
+photo() { python3 -c '
+import sys, numpy as np, PIL.Image
+x, y = np.meshgrid(np.linspace(0, 6, int(sys.argv[2])), np.linspace(0, 5, int(sys.argv[3])))
+noise = np.random.default_rng(1).normal(0, 6, (*x.shape, 3))
+waves = np.stack([np.sin(x + y), np.cos(x * y / 3), np.sin(2 * x - y)], -1)
+PIL.Image.fromarray((127 + 90 * waves + noise).clip(0, 255).astype(np.uint8)).save(sys.argv[1], quality=90)' "$@"; }
+seen() { timeout 200 "$BUILD/ingot" bench images --device cuda --json "$@" 2>&1 | grep -E '^{|rror|CHECK' || failed=1; }
+if has images; then
+  photo "$OUT/photo.jpg" 1024 1024 && photo "$OUT/square.jpg" 896 896 || failed=1
+  seen --tower gemma-3 -n 20 -i "$OUT/square.jpg"
+  for tower in qwen3.5 qwen2.5-vl smolvlm-256m; do seen --tower $tower -n 20 -i "$OUT/photo.jpg"; done
+  seen --tower qwen3.5 --shape qwen3.5-9b --type BF16 -n 10 -i "$OUT/photo.jpg"
 fi
 if has load; then
   python3 tools/load_times.py --ingot "$BUILD/ingot" --device cuda --work "$BUILD/load" --only "safetensors BF16" --before "bench/gpu/bus.py" || failed=1

@@ -16,7 +16,7 @@ import urllib.request
 
 import questions
 import scenes
-from evaluate import is_right
+from score import is_right
 
 RUDE = {"fuk", "fuc", "cum", "tit", "sex", "ass", "nig", "fag", "pis", "poo", "cok", "dik", "nazi", "kkk"}
 

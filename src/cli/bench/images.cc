@@ -16,6 +16,7 @@
 #include "engine/engine.h"
 #include "model/loader.h"
 #include "model/program/shapes.h"
+#include "model/vision/tower_config.h"
 #include "model/vision/tower_shapes.h"
 
 namespace ingot {

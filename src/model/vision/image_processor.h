@@ -30,14 +30,6 @@ struct ProcessorConfig {
   int64_t min_pixels = 0, max_pixels = 0;  // of a picture that keeps its ratio (Qwen)
 };
 
-// The unit of coordinates in a model's answers, as the family's makers document it.
-struct BoxUnit {
-  // 0: thousandths of the image's width and height. Otherwise pixels of the image as the tower sees it: its sides are
-  // multiples of this number, and its area is within the limits.
-  int multiple = 0;
-  int64_t min_pixels = 0, max_pixels = 0;
-};
-
 class ImageProcessor {
  public:
   virtual ~ImageProcessor() = default;

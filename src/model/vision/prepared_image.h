@@ -16,6 +16,14 @@ struct ImageSettings {
   std::optional<int> max_tokens;
 };
 
+// The unit of coordinates in a model's answers, as the family's makers document it.
+struct BoxUnit {
+  // 0: thousandths of the image's width and height. Otherwise pixels of the image as the tower sees it: its sides are
+  // multiples of this number, and its area is within the limits.
+  int multiple = 0;
+  int64_t min_pixels = 0, max_pixels = 0;
+};
+
 // A picture that the tower reads: the whole image, or a tile of it.
 struct ImageTile {
   int width = 0, height = 0;  // in pixels

@@ -19,14 +19,15 @@
 #include "backend/backend.h"
 #include "io/images/picture.h"
 #include "model/files/checkpoint.h"
-#include "model/vision/image_processor.h"
 #include "model/vision/prepared_image.h"
 #include "text/chat_encode.h"
 
 namespace ingot {
 
 class ImageProcessor;
+struct ProcessorConfig;
 class Tower;
+struct TowerConfig;
 
 struct VisionOptions {
   BackendOptions backend;

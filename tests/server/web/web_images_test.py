@@ -10,6 +10,7 @@ from conftest import SOURCE, running
 
 sys.path.insert(0, str(SOURCE / "tests/server"))
 from drawn import base64_of, data_url, png  # noqa: E402
+from seen import CASES, PICTURES, is_right  # noqa: E402
 
 pytestmark = needs_browser
 MODEL = SOURCE / "tests/data/vision/smolvlm"
@@ -144,3 +145,36 @@ def test_a_narrow_page(seeing, browser, tmp_path, shot):
     assert page.js("document.documentElement.scrollWidth") <= 400
     shot(page, "image_sent_400")
     assert page.complaints() == []
+
+
+def test_boxes_are_drawn_over_the_picture(browser, shot):
+    case = next(case for case in CASES if case["kind"] == "box")
+    with running("demo-vision") as made:
+        page = ready(browser.page(made.url))
+        change_settings(page, temperature="0")
+        hand_over(page, "DragEvent", "shapes.png", (PICTURES / case["picture"]).read_bytes())
+        page.wait(f"{CHIPS} === 1")
+        page.ask(case["question"])
+        page.wait(f"{DONE} && document.querySelector('.boxed rect')")
+        answer = page.js(f"{ANSWER}.querySelector('.body').innerText")
+        assert is_right("box", case["answer"], answer.replace("\u00a0", " ")), answer
+        # The drawing covers the picture, and its unit is the picture's pixel.
+        sizes = page.js("(i => [i.naturalWidth, i.naturalHeight, i.offsetWidth, i.offsetHeight])(document.querySelector('.boxed img'))")
+        assert page.js("document.querySelector('.boxed svg').getAttribute('viewBox')") == f"0 0 {sizes[0]} {sizes[1]}"
+        assert page.js("(r => [Math.round(r.width), Math.round(r.height)])(document.querySelector('.boxed svg').getBoundingClientRect())") == sizes[2:]
+        said = json.loads(answer.replace("\u00a0", " "))["bbox_2d"]
+        rect = page.js("(r => ['x', 'y', 'width', 'height'].map(name => +r.getAttribute(name)))(document.querySelector('.boxed rect'))")
+        left, top, right, bottom = (v / 1000 * sizes[i % 2] for i, v in enumerate(said))
+        assert rect == pytest.approx([left, top, right - left, bottom - top], abs=0.01)
+        shot(page, "boxes")
+        assert page.complaints() == []
+
+
+def test_boxes_in_other_units(page):
+    found = page.js("""import('/boxes.js').then(({findBoxes, sizeOf}) => [
+      findBoxes('```json\\n[{"bbox_2d": [1, 2, 3, 4], "label": "a"}, {"box_2d": [1, 2, 3, 4]}, {"bbox_2d": [1, 2]}, {"bbox_2d": [1, 2, 3, "4"]}]\\n```'),
+      sizeOf({unit: 'thousandths'}, 640, 480),
+      sizeOf({unit: 'pixels', multiple: 28, min_pixels: 3136, max_pixels: 1003520}, 640, 480),
+      sizeOf({unit: 'pixels', multiple: 28, min_pixels: 3136, max_pixels: 1003520}, 4000, 3000)])""")
+    # The sizes are those of smart_resize() in transformers' processor of Qwen2-VL.
+    assert found == [[{"box": [1, 2, 3, 4], "label": "a"}, {"box": [2, 1, 4, 3], "label": ""}], [1000, 1000], [644, 476], [1148, 840]]
