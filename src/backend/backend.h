@@ -47,6 +47,8 @@ class Backend {
 
   virtual int n_threads() const { return 1; }               // host threads that compute
   virtual bool keeps_kv_as(KvTypes) const { return true; }  // called before anything is loaded
+  // The size of heads, at least this one, with which attention is fast; weights may have rows of zeros between heads.
+  virtual int fast_head_dim(int head_dim) const { return head_dim; }
   virtual DType act_dtype() const { return DType::kF32; }   // of activations between products
   virtual bool is_host() const { return false; }            // this process can read and write the device's memory
   virtual int prompt_chunk() const { return 512; }          // tokens in a step; larger steps hardly speed up prompts
@@ -122,7 +124,7 @@ class Backend {
   // y = act(gate) * up
   virtual void act_mul(Tensor y /* out [n, ffn] */, Tensor gate /* [n, ffn]; may be y */, Tensor up /* [n, ffn] */,
                        Activation act);
-  virtual void act(Tensor x /* in, out [n, ffn] */, Activation act);
+  virtual void act(Tensor x /* in, out [n, ffn] */, Activation act, Tensor bias = {} /* [1, ffn]: added before */);
   // angles [n_tokens, 2 * n_freq]: magnitude * cos(position * inv_freq), then the sines, at the positions of the batch.
   // axes: the axis of each frequency (Batch::rope_positions); empty: the rope has one axis.
   virtual void rope_angles(Tensor angles, Tensor inv_freq /* [1, n_freq] */, float magnitude,

@@ -16,6 +16,7 @@ class Wrapped : public Backend {
   std::string name() const override { return inner_->name(); }
   std::string description() const override { return inner_->description(); }
   int n_threads() const override { return inner_->n_threads(); }
+  int fast_head_dim(int head_dim) const override { return inner_->fast_head_dim(head_dim); }
   DType act_dtype() const override { return inner_->act_dtype(); }
   bool is_host() const override { return inner_->is_host(); }
   int prompt_chunk() const override { return inner_->prompt_chunk(); }
@@ -85,8 +86,8 @@ class Wrapped : public Backend {
   void attention(Tensor y, Tensor q, const KvCache& kv, const AttentionArgs& args) override {
     around("attention", y, [&] { inner_->attention(y, q, kv, args); });
   }
-  void act(Tensor x, Activation act) override {
-    around("act", x, [&] { inner_->act(x, act); });
+  void act(Tensor x, Activation act, Tensor bias) override {
+    around("act", x, [&] { inner_->act(x, act, bias); });
   }
   void add_positions(Tensor x, Tensor table) override {
     around("add_positions", x, [&] { inner_->add_positions(x, table); });

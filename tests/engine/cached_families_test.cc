@@ -13,11 +13,18 @@ struct CachedFamily {
   std::string model, device;
 };
 
+bool is_quantized(const std::string& model) {
+  const Gguf file = Gguf::open(path_of(model + ".gguf"));
+  return std::ranges::any_of(file.tensors(), [](const auto& t) { return info(t.format).block_size > 1; });
+}
+
+// Only ref computes with quantized weights as transformers does; the other devices round the inputs too.
 std::vector<CachedFamily> cached_families() {
   std::vector<CachedFamily> all;
   for (const std::string& model : golden_names())
     for (const char* device : {"ref", "cpu", "cuda"})
-      if (!GreedyGolden(model).greedy.empty()) all.push_back({model, device});
+      if (!GreedyGolden(model).greedy.empty() && (device == std::string("ref") || !is_quantized(model)))
+        all.push_back({model, device});
   return all;
 }
 
@@ -34,9 +41,9 @@ TEST_P(CachedFamilies, ContinueFromCachedTokens) {
                RunnerOptions{.backend = {.device = device, .n_threads = 2},
                              .n_ctx = n_ctx_of(model) > 0 ? n_ctx_of(model) : 256,
                              .max_batch_tokens = 128,
-                             .max_seqs = 2,
+                             .max_seqs = 16,
                              .block_size = 8,
-                             .n_kv_tokens = 1024,
+                             .n_kv_tokens = 8192,
                              .kv_dtype = DType::kF32},
                nullptr);
   Engine engine(runner, {.chunk = 13});

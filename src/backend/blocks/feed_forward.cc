@@ -31,8 +31,8 @@ void run_block(const FeedForwardBlock& b, Backend& backend) {
                      .b_up = b.b_up,
                      .act = b.act});
   } else {
-    backend.norm_matmul(hidden, input, norm_out, first_norm, b.w_up, b.b_up);
-    b.has_xielu ? backend.xielu(hidden, b.xielu) : backend.act(hidden, b.act);
+    backend.norm_matmul(hidden, input, norm_out, first_norm, b.w_up, b.has_xielu ? b.b_up : Tensor{});
+    b.has_xielu ? backend.xielu(hidden, b.xielu) : backend.act(hidden, b.act, b.b_up);
   }
   join(backend, b.join, x, backend.token_rows(b.branch), hidden, b.w_down, b.b_down, norm_out);
 }

@@ -38,8 +38,8 @@ void run_block(const MergeBlock& b, Backend& backend) {
     rows = merged;
   }
   if (!b.w2) return backend.matmul(out, rows, b.w1, b.b1);
-  backend.matmul(hidden, rows, b.w1, b.b1);
-  backend.act(hidden, b.act);
+  backend.matmul(hidden, rows, b.w1);
+  backend.act(hidden, b.act, b.b1);
   backend.matmul(out, hidden, b.w2, b.b2);
 }
 

@@ -249,8 +249,11 @@ void CpuBackend::rope(Tensor x, int n_heads, const RopeArgs& a) {
   });
 }
 
-void CpuBackend::act(Tensor x, Activation act) {
-  for_rows(x.rows, 4 * x.rows * x.cols, [&](int64_t t, int) { kernels_.act(x.f32(t), x.cols, static_cast<int>(act)); });
+void CpuBackend::act(Tensor x, Activation act, Tensor bias) {
+  for_rows(x.rows, 4 * x.rows * x.cols, [&](int64_t t, int) {
+    if (bias) kernels_.add(x.f32(t), bias.f32(), x.cols);
+    kernels_.act(x.f32(t), x.cols, static_cast<int>(act));
+  });
 }
 
 void CpuBackend::add_positions(Tensor x, Tensor table) {

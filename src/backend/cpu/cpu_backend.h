@@ -60,7 +60,7 @@ class CpuBackend final : public Backend {
   void rope(Tensor x, int n_heads, const RopeArgs& args) override;
   void kv_write(KvCache& kv, int layer, Tensor k, Tensor v) override;
   void attention(Tensor y, Tensor q, const KvCache& kv, const AttentionArgs& args) override;
-  void act(Tensor x, Activation act) override;
+  void act(Tensor x, Activation act, Tensor bias) override;
   void add_positions(Tensor x, Tensor table) override;
   void pool(Tensor y, Tensor x, Pooling pooling) override;
   void scale(Tensor x, float factor, float softcap) override;

@@ -49,6 +49,10 @@ Tensor CudaBackend::alloc(DType dtype, int64_t rows, int64_t cols) {
   return {data, dtype, rows, cols, cols};
 }
 
+int CudaBackend::fast_head_dim(int head_dim) const {
+  return core_.act == DType::kF16 ? cuda::fast_head_dim(head_dim) : head_dim;
+}
+
 size_t CudaBackend::kv_bytes(const KvShape& shape) const { return cuda::kv_cache_bytes(shape); }
 
 std::unique_ptr<KvCache> CudaBackend::make_kv(const KvShape& shape) { return cuda::make_kv_cache(shape, core_); }

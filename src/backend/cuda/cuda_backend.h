@@ -35,6 +35,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
 
   std::string name() const override { return "cuda"; }
   std::string description() const override { return description_; }
+  int fast_head_dim(int head_dim) const override;
   DType act_dtype() const override { return core_.act; }
   int prompt_chunk() const override { return core_.device.chip().prompt_chunk; }
 
@@ -86,7 +87,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
   void rope(Tensor x, int n_heads, const RopeArgs& args) override;
   void kv_write(KvCache& kv, int layer, Tensor k, Tensor v) override;
   void attention(Tensor y, Tensor q, const KvCache& kv, const AttentionArgs& args) override;
-  void act(Tensor x, Activation act) override;
+  void act(Tensor x, Activation act, Tensor bias) override;
   void add_positions(Tensor x, Tensor table) override;
   void pool(Tensor y, Tensor x, Pooling pooling) override;
   void mean_rows(Tensor y, Tensor x) override;

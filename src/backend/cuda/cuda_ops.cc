@@ -44,8 +44,8 @@ void CudaBackend::rope(Tensor x, int n_heads, const RopeArgs& args) {
   check_launch("rope_rows");
 }
 
-void CudaBackend::act(Tensor x, Activation act) {
-  cuda::act_rows(x, act, core_.device);
+void CudaBackend::act(Tensor x, Activation act, Tensor bias) {
+  cuda::act_rows(x, act, bias, core_.device);
   check_launch("act_rows");
 }
 

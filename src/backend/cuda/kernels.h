@@ -134,7 +134,7 @@ void act_mul_rows(const Tensor& y, const Tensor& gate, const Tensor& up, Activat
                   bool rounds = false);
 void scale_rows(const Tensor& x, float factor, float softcap, Device& device);
 void clamp_rows(const Tensor& x, float low, float high, Device& device);
-void act_rows(const Tensor& x, Activation act, Device& device);
+void act_rows(const Tensor& x, Activation act, const Tensor& bias, Device& device);  // bias: f32 [1, cols] or empty
 void scale_by_position_rows(const Tensor& x, const PositionScale& args, const int32_t* positions, Device& device);
 void scale_group_rows(const Tensor& x, const Tensor& factors /* f32 or f16 */, bool softplus, Device& device);
 void xielu_rows(const Tensor& x, const Xielu& args, Device& device);
@@ -189,6 +189,8 @@ struct AttentionPlan {
 };
 // Elements must have at most two bytes, pages a multiple of 16 tokens, and heads 32 columns or a multiple of 8 from 64
 // on.
+// The next size of heads for which all kernels of attention are tuned.
+int fast_head_dim(int head_dim);
 bool can_attend(const DeviceKv& kv, const AttentionArgs& args, const DeviceLimits& device);
 AttentionPlan plan_attention(const DeviceKv& kv, const AttentionArgs& args, const AttentionStep& step,
                              const DeviceLimits& device);

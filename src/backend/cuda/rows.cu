@@ -69,6 +69,63 @@ __global__ void norm_kernel(Y* y, int64_t y_stride, const X* x, int64_t x_stride
   for (int64_t i = threadIdx.x + int64_t{kKept} * blockDim.x; i < dim; i += blockDim.x) write(i, to_float(row[i]));
 }
 
+// LayerNorm of many rows, each by one warp in registers: no barrier.
+constexpr int kRowsOfBlock = kThreads / 32, kMaxLayerPacks = 12;
+
+bool can_layer_norm(const Tensor& y, const Tensor& x, const NormArgs& a) {
+  return a.kind == NormKind::kLayer && a.weight && a.bias && x.dtype == DType::kF32 && x.rows >= 64 &&
+         x.cols % 4 == 0 && x.cols <= 4 * 32 * kMaxLayerPacks && x.stride % 4 == 0 && y.stride % 4 == 0 &&
+         on_16_bytes(x.data) && on_16_bytes(y.data) && on_16_bytes(a.weight.data) && on_16_bytes(a.bias.data);
+}
+
+template <class Y, int kPacks>
+__global__ void __launch_bounds__(kThreads) layer_norm_kernel(Y* y, int64_t y_stride, const float* x, int64_t x_stride,
+                                                              int64_t n_rows, int n_packs, NormParams p) {
+  start_dependent();
+  const int64_t row = int64_t{blockIdx.x} * kRowsOfBlock + threadIdx.x / 32;
+  const int lane = threadIdx.x % 32;
+  if (row >= n_rows) return;
+  const auto* from = reinterpret_cast<const float4*>(x + row * x_stride);
+  const auto *weight = reinterpret_cast<const float4*>(p.weight), *bias = reinterpret_cast<const float4*>(p.bias);
+  float4 kept[kPacks];
+  float sum = 0, squares = 0;
+#pragma unroll
+  for (int j = 0; j < kPacks; ++j) {
+    const int i = lane + 32 * j;
+    kept[j] = i < n_packs ? from[i] : float4{};
+    sum += kept[j].x + kept[j].y + kept[j].z + kept[j].w;
+  }
+  const float dim = static_cast<float>(4 * n_packs), mean = warp_sum(sum) / dim;
+#pragma unroll
+  for (int j = 0; j < kPacks; ++j)
+    if (lane + 32 * j < n_packs) {
+      kept[j] = {kept[j].x - mean, kept[j].y - mean, kept[j].z - mean, kept[j].w - mean};
+      squares += kept[j].x * kept[j].x + kept[j].y * kept[j].y + kept[j].z * kept[j].z + kept[j].w * kept[j].w;
+    }
+  const float inverse = 1.0f / sqrtf(warp_sum(squares) / dim + p.eps);
+#pragma unroll
+  for (int j = 0; j < kPacks; ++j)
+    if (const int i = lane + 32 * j; i < n_packs) {
+      const float4 v = kept[j], w = weight[i], b = bias[i];
+      store4(y + row * y_stride + 4 * i,
+             make_float4(v.x * inverse * w.x + b.x, v.y * inverse * w.y + b.y, v.z * inverse * w.z + b.z,
+                         v.w * inverse * w.w + b.w));
+    }
+}
+
+template <class Y>
+void layer_norm(const Tensor& y, const Tensor& x, const NormArgs& a, Device& device) {
+  const int n_packs = static_cast<int>(x.cols / 4);
+  const dim3 grid(static_cast<unsigned>((x.rows + kRowsOfBlock - 1) / kRowsOfBlock));
+  const auto run = [&](auto kernel) {
+    launch(device, kernel, grid, kThreads, 0, static_cast<Y*>(y.data), y.stride, x.f32(), x.stride, x.rows, n_packs,
+           params_of(a));
+  };
+  n_packs <= 32 * 4 ? run(layer_norm_kernel<Y, 4>)
+  : n_packs <= 32 * 8 ? run(layer_norm_kernel<Y, 8>)
+                      : run(layer_norm_kernel<Y, kMaxLayerPacks>);
+}
+
 // The same without mean and bias. Most models have rows that rms_row() takes, and in steps with few rows the other
 // kernels wait for this one.
 template <class Y, int kPacks>
@@ -208,10 +265,30 @@ template <class T>
 struct Act {
   Rows<T> x;
   int act;
+  const float* bias;  // [cols] or null
   __device__ void operator()(int64_t r, int64_t c) const {
-    x.at(r, c) = from_float<T>(activate(to_float(x.at(r, c)), act));
+    x.at(r, c) = from_float<T>(activate(to_float(x.at(r, c)) + (bias ? bias[c] : 0.0f), act));
   }
 };
+
+// As act_mul_kernel: 8 halves for each thread.
+__global__ void act_kernel(uint4* x, int64_t stride, const float4* bias, int n, int act) {
+  start_dependent();
+  const int i = static_cast<int>(blockIdx.y * kThreads + threadIdx.x);
+  if (i >= n) return;
+  uint4& pack = x[blockIdx.x * stride + i];
+  const uint4 v = pack;
+  uint32_t halves[4] = {v.x, v.y, v.z, v.w};
+  const float4 low = bias ? bias[2 * i] : float4{}, high = bias ? bias[2 * i + 1] : float4{};
+  const float2 added[4] = {{low.x, low.y}, {low.z, low.w}, {high.x, high.y}, {high.z, high.w}};
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    const float2 a = __half22float2(half2_of(halves[j]));
+    halves[j] = bits_of(__halves2half2(from_float<half>(activate(a.x + added[j].x, act)),
+                                       from_float<half>(activate(a.y + added[j].y, act))));
+  }
+  pack = make_uint4(halves[0], halves[1], halves[2], halves[3]);
+}
 
 template <class T>
 struct ScaleByPosition {
@@ -285,14 +362,33 @@ __global__ void each_kernel(int64_t n, int64_t cols, F f) {
   if (i < n) f(i / cols, i % cols);
 }
 
+// A block has a part of a row, because a division for each element takes longer than its memory.
+constexpr int kColumnsEach = 4, kColumnsOfBlock = kColumnsEach * kThreads;
+template <class F>
+__global__ void each_wide_kernel(int64_t cols, F f) {
+  start_dependent();
+  const int64_t first = int64_t{blockIdx.y} * kColumnsOfBlock + threadIdx.x;
+#pragma unroll
+  for (int j = 0; j < kColumnsEach; ++j)
+    if (const int64_t c = first + j * kThreads; c < cols) f(int64_t{blockIdx.x}, c);
+}
+
 // Calls f(row, column) for all elements.
 template <class F>
 void each(const Tensor& t, Device& device, F f) {
   const int64_t n = t.rows * t.cols;
-  if (n > 0) launch(device, each_kernel<F>, dim3(blocks_for(n, kThreads)), kThreads, 0, n, t.cols, f);
+  if (n == 0) return;
+  if (t.cols < kThreads || t.rows < 16)
+    return launch(device, each_kernel<F>, dim3(blocks_for(n, kThreads)), kThreads, 0, n, t.cols, f);
+  const dim3 grid(static_cast<unsigned>(t.rows), blocks_for(t.cols, kColumnsOfBlock));
+  launch(device, each_wide_kernel<F>, grid, kThreads, 0, t.cols, f);
 }
 
 }  // namespace
+
+static bool packs_of_halves(const Tensor& x) {
+  return x.dtype == DType::kF16 && x.cols % 8 == 0 && x.stride % 8 == 0 && on_16_bytes(x.data);
+}
 
 void convert(const Tensor& y, const Tensor& x, Device& device) {
   with_type(y.dtype, [&](auto* py) {
@@ -315,6 +411,7 @@ void norm_rows(const Tensor& y, const Tensor& x, const NormArgs& args, Device& d
       using Y = std::remove_pointer_t<decltype(py)>;
       using X = std::remove_pointer_t<decltype(px)>;
       if (can_rms(y, x, args)) return rms<Y>(y, x, args, device, rounds);
+      if (can_layer_norm(y, x, args)) return layer_norm<Y>(y, x, args, device);
       launch(device, norm_kernel<X, Y>, dim3(static_cast<unsigned>(x.rows)), norm_threads(x.cols), 0,
              static_cast<Y*>(y.data), y.stride, static_cast<const X*>(x.data), x.stride, x.cols, params_of(args));
     });
@@ -347,10 +444,7 @@ void add_rows(const Tensor& x, const Tensor& y, bool y_is_one_row, Device& devic
 }
 
 void act_mul_rows(const Tensor& y, const Tensor& gate, const Tensor& up, Activation act, Device& device, bool rounds) {
-  const auto packs = [](const Tensor& x) {
-    return x.dtype == DType::kF16 && x.cols % 8 == 0 && x.stride % 8 == 0 && on_16_bytes(x.data);
-  };
-  if (packs(y) && packs(gate) && packs(up) && y.rows > 0) {
+  if (packs_of_halves(y) && packs_of_halves(gate) && packs_of_halves(up) && y.rows > 0) {
     const dim3 grid(static_cast<unsigned>(y.rows), blocks_for(y.cols / 8, kThreads));
     return launch(device, act_mul_kernel, grid, kThreads, 0, static_cast<uint4*>(y.data), y.stride / 8,
                   static_cast<const uint4*>(gate.data), gate.stride / 8, static_cast<const uint4*>(up.data),
@@ -408,10 +502,16 @@ void xielu_rows(const Tensor& x, const Xielu& args, Device& device) {
   });
 }
 
-void act_rows(const Tensor& x, Activation act, Device& device) {
+void act_rows(const Tensor& x, Activation act, const Tensor& bias, Device& device) {
+  const float* added = bias ? bias.f32() : nullptr;
+  if (packs_of_halves(x) && on_16_bytes(added) && x.rows > 0) {
+    const dim3 grid(static_cast<unsigned>(x.rows), blocks_for(x.cols / 8, kThreads));
+    return launch(device, act_kernel, grid, kThreads, 0, static_cast<uint4*>(x.data), x.stride / 8,
+                  reinterpret_cast<const float4*>(added), static_cast<int>(x.cols / 8), static_cast<int>(act));
+  }
   with_type(x.dtype, [&](auto* p) {
     using T = std::remove_pointer_t<decltype(p)>;
-    each(x, device, Act<T>{rows_of<T>(x), static_cast<int>(act)});
+    each(x, device, Act<T>{rows_of<T>(x), static_cast<int>(act), added});
   });
 }
 

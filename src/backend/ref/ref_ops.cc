@@ -94,11 +94,11 @@ void Backend::act_mul(Tensor y, Tensor gate, Tensor up, Activation act) {
     for (int64_t i = 0; i < y.cols; ++i) y.f32(t)[i] = gated(g.f32(t)[i], u.f32(t)[i], act);
 }
 
-void Backend::act(Tensor x, Activation act) {
+void Backend::act(Tensor x, Activation act, Tensor bias) {
   HostRows host(*this);
-  x = host.inout(x);
+  x = host.inout(x), bias = host.in(bias);
   for (int64_t t = 0; t < x.rows; ++t)
-    for (int64_t i = 0; i < x.cols; ++i) x.f32(t)[i] = activate(x.f32(t)[i], act);
+    for (int64_t i = 0; i < x.cols; ++i) x.f32(t)[i] = activate(x.f32(t)[i] + (bias ? bias.f32()[i] : 0.0f), act);
 }
 
 void Backend::rope_angles(Tensor angles, Tensor inv_freq, float magnitude, Tensor axes) {

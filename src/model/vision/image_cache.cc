@@ -72,26 +72,39 @@ std::vector<PromptImage> ImageCache::prepare(std::vector<ImageFile> files) const
 std::vector<PromptEmbedding> ImageCache::encode(std::vector<PromptImage>& images, std::span<const int32_t> tokens) {
   std::vector<EncodedImage> encoded;
   for (PromptImage& image : images) {
-    if (!image.encoded) {
-      std::lock_guard lock(encoding_);
-      if (!find(image)) {  // another request may have encoded it since
-        named(image.file.where, [&] {
-          if (pixel_bytes(image.prepared) == 0)
-            image.prepared = vision_.prepare(decode_image(*image.file.bytes, limits_), image.file.settings);
-          const auto begin = std::chrono::steady_clock::now();
-          image.encoded = vision_.encode(image.prepared);
-          const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
-          std::lock_guard counts(mutex_);
-          figures_.encode_ms += took.count();
-          ++figures_.n_encoded;
-        });
-        drop_pixels(image.prepared);
-        keep(image);
-      }
-    }
+    if (!image.encoded) encode(image);
     encoded.push_back(*image.encoded);
   }
   return vision_.place(tokens, encoded);
+}
+
+// One request encodes an image; others with the same image wait, and find it.
+void ImageCache::encode(PromptImage& image) {
+  {
+    std::unique_lock lock(mutex_);
+    is_ready_.wait(lock, [&] { return !encoding_.contains(image.key); });
+    encoding_.insert(image.key);
+  }
+  struct Done {
+    ImageCache& cache;
+    const std::string& key;
+    ~Done() {
+      std::lock_guard lock(cache.mutex_);
+      cache.encoding_.erase(key);
+      cache.is_ready_.notify_all();
+    }
+  } const done{*this, image.key};
+  if (find(image)) return;
+  named(image.file.where, [&] {
+    if (pixel_bytes(image.prepared) == 0)
+      image.prepared = vision_.prepare(decode_image(*image.file.bytes, limits_), image.file.settings);
+    image.encoded = vision_.encode(image.prepared);
+    std::lock_guard counts(mutex_);
+    figures_.encode_ms += image.encoded->tower_ms;
+    ++figures_.n_encoded;
+  });
+  drop_pixels(image.prepared);
+  keep(image);
 }
 
 ImageFigures ImageCache::figures() const {

@@ -7,11 +7,13 @@
 //   encode()   runs the tower on what is not here. Slow: never on the engine's thread.
 // All functions may be called from any thread.
 #pragma once
+#include <condition_variable>
 #include <cstddef>
 #include <list>
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "io/images/decode.h"
@@ -65,12 +67,14 @@ class ImageCache {
   };
   bool find(PromptImage& image) const;
   void keep(const PromptImage& image);
+  void encode(PromptImage& image);
 
   VisionModel& vision_;
   const ImageLimits limits_;
   const size_t max_bytes_;
-  std::mutex encoding_;  // held while the tower runs, so that two requests encode one image once
   mutable std::mutex mutex_;
+  std::set<std::string> encoding_;    // keys of the images that a request encodes: others wait for it
+  std::condition_variable is_ready_;  // one of these is done
   mutable std::list<Entry> entries_;  // the most recently used entry first
   std::map<std::string, std::list<Entry>::iterator> places_;
   mutable ImageFigures figures_;

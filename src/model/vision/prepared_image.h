@@ -41,6 +41,7 @@ struct PreparedImage {
 // The vectors of an image: a PromptEmbedding, without its position, for each run of image tokens.
 struct EncodedImage {
   std::vector<PromptEmbedding> runs;
+  double tower_ms = 0;  // that the tower took
 };
 
 }  // namespace ingot

@@ -1,6 +1,7 @@
 #include "model/vision/tower.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 
 #include "base/error.h"
@@ -73,6 +74,7 @@ Tower::Tower(const TowerConfig& config, std::unique_ptr<WeightSource> source, co
         human_bytes(needed), backend.device, human_bytes(free));
   parts_->blocks = load_tower(config_, *source_, *parts_->backend);
   allocate(max_patches);
+  warm_up(max_patches);
 }
 
 Tower::~Tower() = default;
@@ -85,7 +87,7 @@ void Tower::allocate(int max_patches) {
   const DType type = p.backend->act_dtype() == DType::kF32 ? DType::kF32 : DType::kF16;
   p.kv = p.backend->make_kv({.n_layers = 1,
                              .n_kv_heads = config_.n_kv_heads,
-                             .head_dim = config_.head_dim,
+                             .head_dim = p.blocks.head_dim,
                              .block_size = kTowerBlockSize,
                              .n_blocks = max_patches / kTowerBlockSize + p.max_windows,
                              .dtype = type});
@@ -128,14 +130,15 @@ void Tower::allocate(int max_patches) {
 std::vector<float> Tower::input_of(const ImageTile& tile, const std::vector<int>& order) const {
   const int patch = config_.patch, columns = tile.width / patch;
   std::vector<float> input;
-  input.reserve(order.size() * static_cast<size_t>(config_.patch_dim() + config_.dim));
+  const size_t n_pixels = order.size() * static_cast<size_t>(config_.patch_dim());
+  input.reserve(n_pixels + (parts_->blocks.patches.adds ? order.size() * static_cast<size_t>(config_.dim) : 0));
+  input.resize(n_pixels);
+  float* to = input.data();
   for (const int place : order) {
     const int64_t top = int64_t{place / columns} * patch, left = int64_t{place % columns} * patch;
     for (int channel = 0; channel < 3; ++channel)
-      for (int y = 0; y < patch; ++y) {
-        const float* from = tile.pixels.data() + (int64_t{channel} * tile.height + top + y) * tile.width + left;
-        input.insert(input.end(), from, from + patch);
-      }
+      for (int y = 0; y < patch; ++y, to += patch)
+        std::copy_n(tile.pixels.data() + (int64_t{channel} * tile.height + top + y) * tile.width + left, patch, to);
   }
   if (parts_->blocks.patches.adds) add_positions(input, tile.height / patch, columns, order);
   return input;
@@ -192,7 +195,22 @@ void Tower::run(Step& step) {
   }
 }
 
-std::vector<float> Tower::encode(const ImageTile& tile) {
+// The first picture on a GPU would also wait for the libraries and for their choice of kernels.
+void Tower::warm_up(int max_patches) {
+  if (parts_->backend->is_host()) return;
+  ImageTile tile{.width = config_.side * config_.patch, .height = config_.side * config_.patch};
+  if (config_.is_dynamic()) {
+    const int side = std::max(1, static_cast<int>(std::sqrt(std::min(max_patches, 4096))) / config_.merge);
+    tile.width = tile.height = side * config_.merge * config_.patch;
+  }
+  const int side = tile.width / config_.patch / config_.merge;
+  tile.n_rows = side * side;
+  tile.pixels.resize(size_t{3} * static_cast<size_t>(tile.width) * static_cast<size_t>(tile.height));
+  double ms = 0;
+  encode(tile, ms);
+}
+
+std::vector<float> Tower::encode(const ImageTile& tile, double& ms) {
   Parts& p = *parts_;
   const int rows = tile.height / config_.patch, columns = tile.width / config_.patch, n = rows * columns;
   const int n_merged = config_.merge * config_.merge;
@@ -210,6 +228,8 @@ std::vector<float> Tower::encode(const ImageTile& tile) {
       step.rope_positions[static_cast<size_t>(kColumnAxis * n + i)] = order.patches[static_cast<size_t>(i)] % columns;
     }
   }
+  const std::lock_guard lock(mutex_);
+  const auto start = std::chrono::steady_clock::now();
   run(step);
   const int n_rows = n / n_merged, row_dim = config_.row_dim();
   CHECK_EQ(n_rows, tile.n_rows);
@@ -226,6 +246,7 @@ std::vector<float> Tower::encode(const ImageTile& tile) {
                   vectors.begin() + int64_t{order.groups[static_cast<size_t>(i)]} * row_dim + (is_last ? 0 : column));
     if (!is_last) column += config_.out_dim;
   }
+  ms += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   return vectors;
 }
 

@@ -2,6 +2,7 @@
 // each picture. The rows of a step are the patches of a picture, in groups (WindowOrder).
 #pragma once
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "backend/backend.h"
@@ -18,20 +19,22 @@ class Tower {
         int max_patches);
   ~Tower();
 
-  // The vectors of a tile, [tile.n_rows, config().row_dim()]: the projector's, then those of each deepstack layer. Not
-  // to be called from two threads at once.
-  std::vector<float> encode(const ImageTile& tile);
+  // The vectors of a tile, [tile.n_rows, config().row_dim()]: the projector's, then those of each deepstack layer. Any
+  // thread may call it; the tower computes one tile at a time. Adds the time that it computes to ms.
+  std::vector<float> encode(const ImageTile& tile, double& ms);
   const TowerConfig& config() const { return config_; }
 
  private:
   struct Parts;
   struct Step;
   void allocate(int max_patches);
+  void warm_up(int max_patches);
   std::vector<float> input_of(const ImageTile& tile, const std::vector<int>& order) const;
   void add_positions(std::vector<float>& input, int rows, int columns, const std::vector<int>& order) const;
   void run(Step& step);
 
   const TowerConfig config_;
+  std::mutex mutex_;  // of the backend
   std::unique_ptr<WeightSource> source_;  // the backend may read its mapping
   std::unique_ptr<Parts> parts_;
 };

@@ -34,6 +34,8 @@ class TowerLoader {
         source_(source),
         tensors_(source, backend) {
     if (!is_gguf_) find_prefix();
+    // Gemma 4 has norms of heads, whose means are of the true size.
+    blocks_.head_dim = family_.is_gemma4 ? c_.head_dim : backend.fast_head_dim(c_.head_dim);
   }
 
   TowerBlocks load() {
@@ -124,11 +126,12 @@ class TowerLoader {
     b.norm = norm(name_of(names.norm1, layer), c_.dim);
     load_qkv(b, names, layer);
     const std::string out = name_of(names.o, layer);
-    b.wo = tensors_.matrix(out + ".weight", c_.dim, c_.q_dim());
+    b.wo = blocks_.head_dim == c_.head_dim ? tensors_.matrix(out + ".weight", c_.dim, c_.q_dim())
+                                           : wider_output(out + ".weight");
     b.bo = tensors_.vector(out + ".bias", c_.dim, true);
     b.attention = {.n_heads = c_.n_heads,
                    .n_kv_heads = c_.n_kv_heads,
-                   .head_dim = c_.head_dim,
+                   .head_dim = blocks_.head_dim,
                    .scale = 1.0f / std::sqrt(static_cast<float>(c_.head_dim)),
                    .causal = false};
     if (family_.has_rope) b.rope_table = 0;
@@ -201,8 +204,45 @@ class TowerLoader {
     return {.weight = tensors_.upload(ordered, 1, c_.head_dim), .bias = {}, .eps = c_.eps, .kind = NormKind::kRms};
   }
 
+  // Heads of blocks_.head_dim rows, of which the last are zeros. values: [n * head_dim, n_in]
+  std::vector<float> wider_heads(std::span<const float> values, int64_t n_in) const {
+    const auto n = static_cast<size_t>(c_.head_dim * n_in), wide = static_cast<size_t>(blocks_.head_dim * n_in);
+    std::vector<float> heads(values.size() / n * wide);
+    for (size_t head = 0; head * n < values.size(); ++head)
+      std::copy_n(values.begin() + head * n, n, heads.begin() + head * wide);
+    return heads;
+  }
+  // The same with columns.
+  Weight wider_output(const std::string& name) {
+    const std::vector<float> rows = wider_heads(tensors_.numbers(name, c_.dim, c_.q_dim()), 1);
+    return tensors_.matrix_of(rows, c_.dim, int64_t{c_.n_heads} * blocks_.head_dim, Format::F16);
+  }
+
+  // As load_qkv(), with wider heads.
+  void load_wider_qkv(AttentionBlock& b, const TowerLayerNames& names, int layer) {
+    const std::string fused = name_of(names.qkv, layer);
+    const bool is_fused = *names.qkv != 0 && tensors_.has(fused + ".weight");
+    const char* parts[] = {names.q, names.k, names.v};
+    Weight* weights[] = {&b.wq, &b.wk, &b.wv};
+    Tensor* biases[] = {&b.bq, &b.bk, &b.bv};
+    for (int i = 0; i < 3; ++i) {
+      const std::string name = is_fused ? fused : name_of(parts[i], layer);
+      const int64_t n = i == 0 ? c_.q_dim() : c_.kv_dim(), n_wide = n / c_.head_dim * blocks_.head_dim;
+      const int64_t n_stored = is_fused ? 3 * int64_t{c_.dim} : n, first = is_fused ? i * int64_t{c_.dim} : 0;
+      const std::vector<float> rows = tensors_.numbers(name + ".weight", n_stored, c_.dim),
+                               bias = tensors_.numbers(name + ".bias", 1, n_stored, true);
+      const auto part = [&](const std::vector<float>& all, int64_t n_in) {
+        return wider_heads(std::span(all).subspan(static_cast<size_t>(first * n_in), static_cast<size_t>(n * n_in)),
+                           n_in);
+      };
+      *weights[i] = tensors_.matrix_of(part(rows, c_.dim), n_wide, c_.dim, Format::F16);
+      if (!bias.empty()) *biases[i] = tensors_.upload(part(bias, 1), 1, n_wide);
+    }
+  }
+
   // Three matrices, or one with the rows of all three.
   void load_qkv(AttentionBlock& b, const TowerLayerNames& names, int layer) {
+    if (blocks_.head_dim != c_.head_dim) return load_wider_qkv(b, names, layer);
     const std::string fused = name_of(names.qkv, layer);
     const bool is_fused = *names.qkv != 0 && tensors_.has(fused + ".weight");
     const int64_t dim = c_.dim;

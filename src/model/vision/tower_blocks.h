@@ -13,6 +13,7 @@
 namespace ingot {
 
 struct TowerBlocks {
+  int head_dim = 0;  // of the blocks: that of the config, or a larger one that is faster
   PatchesBlock patches;
   std::vector<AttentionBlock> attention;       // [n_layers]
   std::vector<FeedForwardBlock> feed_forward;  // [n_layers]

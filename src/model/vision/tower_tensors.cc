@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "quant/encode.h"
 #include "quant/format.h"
 
 namespace ingot {
@@ -92,10 +93,11 @@ Tensor TowerTensors::upload(const std::vector<float>& values, int64_t n_rows, in
   return tensor;
 }
 
-Weight TowerTensors::matrix_of(const std::vector<float>& values, int64_t n_out, int64_t n_in) {
-  const auto kept = std::make_shared<std::vector<float>>(values);
+Weight TowerTensors::matrix_of(const std::vector<float>& values, int64_t n_out, int64_t n_in, Format format) {
+  const auto kept = std::make_shared<std::vector<uint8_t>>(static_cast<size_t>(n_out) * row_bytes(format, n_in));
+  encode_row(format, values.data(), kept->data(), n_out * n_in);
   kept_.push_back(kept);
-  return backend_.prepare({.format = Format::F32, .n_out = n_out, .n_in = n_in, .codes = kept->data()}, kForMatmul);
+  return backend_.prepare({.format = format, .n_out = n_out, .n_in = n_in, .codes = kept->data()}, kForMatmul);
 }
 
 }  // namespace ingot

@@ -29,8 +29,8 @@ class TowerTensors {
   // As numbers(), on the backend.
   Tensor vector(const std::string& name, int64_t n, bool optional = false);
   Tensor upload(const std::vector<float>& values, int64_t n_rows, int64_t n_cols);
-  // A matrix from numbers that the caller has made of tensors, in f32.
-  Weight matrix_of(const std::vector<float>& values, int64_t n_out, int64_t n_in);
+  // A matrix from numbers that the caller has made of tensors, in f32 or f16.
+  Weight matrix_of(const std::vector<float>& values, int64_t n_out, int64_t n_in, Format format = Format::F32);
   size_t bytes() const { return bytes_; }
 
   // Backends may read matrices where these are.

@@ -102,11 +102,10 @@ PreparedImage VisionModel::prepare(const Picture& picture, const ImageSettings& 
 }
 
 EncodedImage VisionModel::encode(const PreparedImage& image) {
-  const std::lock_guard lock(mutex_);
   EncodedImage encoded;
   for (size_t i = 0; i < image.tiles.size(); ++i) {
     const ImageTile& tile = image.tiles[i];
-    auto rows = std::make_shared<std::vector<float>>(tower_->encode(tile));
+    auto rows = std::make_shared<std::vector<float>>(tower_->encode(tile, encoded.tower_ms));
     for (const float value : *rows)
       if (!std::isfinite(value)) throw Error("the vision tower gave a number that is not finite for this image");
     // Each tile has a digest of its own.

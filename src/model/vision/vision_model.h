@@ -81,7 +81,6 @@ class VisionModel {
   const std::string placeholder_;
   const int32_t image_token_, pad_token_;
   const std::string identity_;
-  std::mutex mutex_;  // of the tower
 };
 
 // The tower of a checkpoint: of its directory, or in options.mmproj. Null: it has none. text: the config of the text

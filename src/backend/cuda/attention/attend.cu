@@ -86,6 +86,12 @@ int blocks_of(int64_t n_rows, int rows) { return static_cast<int>((n_rows + rows
 
 }  // namespace
 
+int fast_head_dim(int head_dim) {
+  for (const int known : {32, 64, 96, 128, 256})
+    if (head_dim <= known) return known;
+  return head_dim;
+}
+
 bool can_attend(const DeviceKv& kv, const AttentionArgs& a, const DeviceLimits& device) {
   if (dtype_bytes(kv.dtype) > 2 || kv.block_size % 16 != 0) return false;
   return is_narrow(a) || wide_shape(a.head_dim, kv.values_are_keys, 1, device).rows > 0;
