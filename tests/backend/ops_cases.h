@@ -167,15 +167,15 @@ inline OpCase act_mul_case(int64_t n, int64_t dim, Activation act, bool in_place
           }};
 }
 
-inline OpCase act_case(int64_t n, int64_t dim, Activation act) {
+inline OpCase act_case(int64_t n, int64_t dim, Activation act, bool has_bias) {
   return {"act",
-          fmt::format("act {} x {} of kind {}", n, dim, static_cast<int>(act)),
+          fmt::format("act {} x {} of kind {}{}", n, dim, static_cast<int>(act), has_bias ? " bias" : ""),
           kFloatError,
           10.0 * static_cast<double>(n * dim),
           8.0 * static_cast<double>(n * dim),
           [=](OpRig& rig) {
-            const Tensor x = rig.values(n, dim, 3.0f);
-            return OpRun{[=, &rig] { rig.backend().act(x, act); }, {x}};
+            const Tensor x = rig.values(n, dim, 3.0f), bias = has_bias ? rig.values(1, dim) : Tensor{};
+            return OpRun{[=, &rig] { rig.backend().act(x, act, bias); }, {x}};
           }};
 }
 
@@ -432,11 +432,17 @@ inline void add_encoder_cases(std::vector<OpCase>& cases) {
   const std::vector<SeqShape> seqs = {{0, 5}, {0, 1}, {0, 19}};
   for (const int64_t dim : {1, 31, 64, 257}) {
     for (const Activation act : {Activation::kSilu, Activation::kGeluTanh, Activation::kGelu, Activation::kSquaredRelu})
-      cases.push_back(act_case(3, dim, act));
+      for (const bool has_bias : {false, true}) cases.push_back(act_case(3, dim, act, has_bias));
     for (const int64_t n_rows : {1, 19}) cases.push_back(add_positions_case(seqs, dim, n_rows));
     for (const Pooling pooling : {Pooling::kCls, Pooling::kMean, Pooling::kLast})
       cases.push_back(pool_case(seqs, dim, pooling));
     for (const int64_t n_each : {1, 9}) cases.push_back(mean_rows_case(5, n_each, dim));
+  }
+  // Many rows, as in vision towers.
+  for (const int64_t dim : {64, 300, 768, 1030, 1152, 1536}) {
+    cases.push_back(norm_case(70, dim, NormKind::kLayer, true, false));
+    cases.push_back(act_case(40, dim, Activation::kGeluTanh, true));
+    cases.push_back(mean_rows_case(20, 4, dim));
   }
 }
 

@@ -47,7 +47,7 @@ DenseMatmul::Layout DenseMatmul::layout(DType dtype, int64_t rows, int64_t cols,
 // cuBLASLt is column-major, so it computes y^T [n_out, n] = w [n_in, n_out]^T x^T [n_in, n].
 const DenseMatmul::Plan& DenseMatmul::plan_for(const Key& key) {
   if (const Plan* found = plans_.find(key)) return *found;
-  const auto [n, n_out, n_in, x_stride, y_stride, x_type, y_type, w_align, x_align, y_align, scales] = key;
+  const auto [n, n_out, n_in, x_stride, y_stride, x_type, y_type, w_align, x_align, y_align, scales, has_bias] = key;
   Plan plan;
   cublasLtMatmulDesc_t operation = nullptr;
   check_lt(cublasLtMatmulDescCreate(&operation, CUBLAS_COMPUTE_32F, CUDA_R_32F), "MatmulDescCreate");
@@ -56,6 +56,7 @@ const DenseMatmul::Plan& DenseMatmul::plan_for(const Key& key) {
     check_lt(cublasLtMatmulDescSetAttribute(operation, attribute, &value, sizeof value), "MatmulDescSetAttribute");
   };
   describe(CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
+  if (has_bias) describe(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
   if (scales != Scales::kNone) {
     constexpr int32_t kColumns = CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F,
                       kRows = CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
@@ -90,11 +91,15 @@ const DenseMatmul::Plan& DenseMatmul::plan_for(const Key& key) {
   return *plans_.put(key, std::move(plan));
 }
 
-bool DenseMatmul::run(const Tensor& y, const Tensor& x, const void* w, float alpha, bool accumulate, Device& device) {
-  CHECK(y.dtype == DType::kF32 || y.dtype == x.dtype);
+bool DenseMatmul::run(const Tensor& y, const Tensor& x, const void* w, float alpha, bool accumulate, Device& device,
+                      const float* bias) {
+  CHECK(y.dtype == DType::kF32 || (y.dtype == x.dtype && bias == nullptr));
   if (x.rows == 0) return true;
   const Plan& plan = plan_for({x.rows, y.cols, x.cols, x.stride, y.stride, x.dtype, y.dtype, alignment(w),
-                               alignment(x.data), alignment(y.data), Scales::kNone});
+                               alignment(x.data), alignment(y.data), Scales::kNone, bias != nullptr});
+  if (bias != nullptr)
+    check_lt(cublasLtMatmulDescSetAttribute(plan.operation.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias),
+             "BIAS_POINTER");
   if (plan.found) multiply(plan, y, x.data, w, alpha, accumulate, device);
   return plan.found;
 }
@@ -107,7 +112,7 @@ bool DenseMatmul::run_float8(const Tensor& y, const Float8Rows& x, const PackedW
                         : w.grid == ScaleGrid::kBlocks && x.n > kFewRows ? Scales::kBlocks
                                                                                 : Scales::kColumns;
   const Plan& plan = plan_for({x.n, w.n_out, w.n_in, w.n_in, y.stride, DType::kE4M3, y.dtype, alignment(w.data),
-                               alignment(x.data), alignment(y.data), scales});
+                               alignment(x.data), alignment(y.data), scales, false});
   if (!plan.found) return false;
   const auto* of_w = static_cast<const float*>(w.scales) + (scales == Scales::kBlocks ? blocks_at(w.n_out, w.n_in) : 0);
   point_scales(plan.operation.get(), of_w, x.scales);

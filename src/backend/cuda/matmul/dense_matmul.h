@@ -21,10 +21,11 @@ class DenseMatmul {
   DenseMatmul(const DenseMatmul&) = delete;
   DenseMatmul& operator=(const DenseMatmul&) = delete;
 
-  // y = alpha * x w^T, or with `accumulate` y += alpha * x w^T. x: [n, n_in] and w: [n_out, n_in] have contiguous rows
-  // and the same type; y: [n, n_out] has that type or f32. Returns false, and does nothing, if cuBLASLt has no kernel
-  // for these sizes and alignments.
-  bool run(const Tensor& y, const Tensor& x, const void* w, float alpha, bool accumulate, Device& device);
+  // y = alpha * x w^T + bias, or with `accumulate` y += alpha * x w^T + bias. x: [n, n_in] and w: [n_out, n_in] have
+  // contiguous rows and the same type; y: [n, n_out] has that type or f32. bias: [n_out] or null, only with y in f32.
+  // Returns false, and does nothing, if cuBLASLt has no kernel for these sizes and alignments.
+  bool run(const Tensor& y, const Tensor& x, const void* w, float alpha, bool accumulate, Device& device,
+           const float* bias = nullptr);
   // The same with 8-bit floats: y is f16 or f32. The sums must not overflow the type of y.
   bool run_float8(const Tensor& y, const Float8Rows& x, const PackedWeight& w, bool accumulate, Device& device);
 
@@ -49,8 +50,8 @@ class DenseMatmul {
   // The elements that share a scale. kRows: a row, in w and x. kColumns: 128 columns of a row, in w and x. kBlocks: 128
   // x 128 in w, 128 columns of a row in x.
   enum class Scales { kNone, kRows, kColumns, kBlocks };
-  // n, n_out, n_in, strides of x and y, types of x and y, alignments of w, x, y, scales
-  using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, DType, DType, int, int, int, Scales>;
+  // n, n_out, n_in, strides of x and y, types of x and y, alignments of w, x, y, scales, whether there is a bias
+  using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, DType, DType, int, int, int, Scales, bool>;
   const Plan& plan_for(const Key& key);
   void multiply(const Plan& plan, const Tensor& y, const void* x, const void* w, float alpha, bool accumulate,
                 Device& device);

@@ -67,14 +67,14 @@ void Products::launch(const MatmulKernel& kernel, Matvec m, Input& input) {
 }
 
 // y = x w^T + bias, or y += x w^T + bias.
-void Products::run(const Tensor& y, Input& input, const Weight& weight, const Tensor& bias, bool accumulate) {
+void Products::run(const Tensor& y, Input& input, const Weight& weight, Tensor bias, bool accumulate) {
   CHECK_EQ(input.x.cols, weight.n_in);
   CHECK_EQ(y.cols, weight.n_out);
   const PackedWeight& w = weights_.ready(weight);
   const MatmulKernel& kernel = choice_.kernel_for(weight, input.x.rows);
   if (kernel.run != nullptr)
     return launch(kernel, {.jobs = {{&w, data_of(bias)}}, .y = {y}, .n_jobs = 1, .accumulate = accumulate}, input);
-  if (!library_product(y, input, w, kernel, accumulate)) {
+  if (!library_product(y, input, w, kernel, bias, accumulate)) {
     const Tensor x = core_.in_act_dtype(input.x);
     if (w.layout != Layout::kDense && (kernel.decodes || kernel.float8 || kernel.halves)) {
       input.float8.reset();  // the decoded weight overwrites it
@@ -90,14 +90,18 @@ void Products::run(const Tensor& y, Input& input, const Weight& weight, const Te
   }
 }
 
-// Returns false, and leaves y unchanged, if cuBLASLt cannot read the weight as it is stored.
+// Returns false, and leaves y unchanged, if cuBLASLt cannot read the weight as it is stored. Empties a bias that it has
+// added.
 bool Products::library_product(const Tensor& y, Input& input, const PackedWeight& w, const MatmulKernel& kernel,
-                               bool accumulate) {
+                               Tensor& bias, bool accumulate) {
   if (kernel.float8) return float8_product(y, input, w, accumulate);
   if (kernel.decodes || core_.deterministic) return false;
   const PackedWeight* dense = kernel.halves ? w.halves : &w;
-  return dense != nullptr &&
-         dense_.run(y, core_.in_act_dtype(input.x), dense->data, dense->factor, accumulate, device_);
+  if (dense == nullptr) return false;
+  const float* added = y.dtype == DType::kF32 ? data_of(bias) : nullptr;
+  if (!dense_.run(y, core_.in_act_dtype(input.x), dense->data, dense->factor, accumulate, device_, added)) return false;
+  if (added != nullptr) bias = {};
+  return true;
 }
 
 // Quantizes the input to 8-bit floats: all rows, or only whole groups of rows.

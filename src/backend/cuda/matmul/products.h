@@ -28,7 +28,7 @@ class Products {
 
   Input input_of(const Tensor& x, const Tensor& normed, const NormArgs& norm, const Weight& w);
   // y = x w^T + bias, or y += x w^T + bias.
-  void run(const Tensor& y, Input& input, const Weight& w, const Tensor& bias, bool accumulate);
+  void run(const Tensor& y, Input& input, const Weight& w, Tensor bias, bool accumulate);
   void run(const Tensor& y, const Tensor& x, const Weight& w, const Tensor& bias);
   void gate_up(const GateUpArgs& args);
   // Returns false, and does nothing, if no kernel finishes these heads.
@@ -43,7 +43,7 @@ class Products {
   void launch(const MatmulKernel& kernel, Matvec m, Input& input);
   void decoded_product(const Tensor& y, const Tensor& x, const PackedWeight& w, bool accumulate);
   bool library_product(const Tensor& y, Input& input, const PackedWeight& w, const MatmulKernel& kernel,
-                       bool accumulate);
+                       Tensor& bias, bool accumulate);
   bool float8_product(const Tensor& y, Input& input, const PackedWeight& w, bool accumulate);
   void quantize(Input& input, bool whole_rows);
   // several_products.cc

@@ -52,7 +52,8 @@ void Products::products(std::span<const Tensor> y, Input& input, std::span<const
   if (can_run_side_by_side(input, weights)) {
     const auto run_one = [&](size_t i) {
       const MatmulKernel& kernel = choice_.kernel_for(*weights[i], input.x.rows);
-      done[i] = library_product(y[i], input, packed(*weights[i]), kernel, /*accumulate=*/false);
+      Tensor no_bias;
+      done[i] = library_product(y[i], input, packed(*weights[i]), kernel, no_bias, /*accumulate=*/false);
     };
     if (packed(*weights[0]).layout == Layout::kFloat8)
       quantize(input, takes_whole_rows(packed(*weights[0]), input.x.rows));
