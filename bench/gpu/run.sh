@@ -152,7 +152,7 @@ if has images; then
   photo "$OUT/photo.jpg" 1024 1024 && photo "$OUT/square.jpg" 896 896 || failed=1
   seen --tower gemma-3 -n 20 -i "$OUT/square.jpg"
   for tower in qwen3.5 qwen2.5-vl smolvlm-256m; do seen --tower $tower -n 20 -i "$OUT/photo.jpg"; done
-  seen --tower qwen3.5 --shape qwen3.5-9b --type BF16 -n 10 -i "$OUT/photo.jpg"
+  seen --tower qwen3.5 --shape qwen3.5-9b --type BF16 -n 10 --streams 16 -i "$OUT/photo.jpg"
 fi
 if has load; then
   python3 tools/load_times.py --ingot "$BUILD/ingot" --device cuda --work "$BUILD/load" --only "safetensors BF16" --before "bench/gpu/bus.py" || failed=1

@@ -1,6 +1,7 @@
 // ingot bench images: how long an image takes, by stage. "prepare" goes from the file's bytes to normalised pixels,
 // "encode" runs the vision tower, "first token" is all of that with the prompt's step in a text model. "second turn"
-// continues the conversation, with the same image and 24 more tokens.
+// continues the conversation, with the same image and 24 more tokens. With --streams, other sequences write beside all
+// of that, and the gaps between their tokens are measured.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -29,7 +30,7 @@ constexpr int kTextDim = 2560;  // of a tower without a text model
 struct ImageBenchOptions {
   BenchSubject subject;
   std::string tower, file, size = "1024x1024";
-  int n = 10, at_once = 4;
+  int n = 10, at_once = 4, n_streams = 0;
   bool json = false;
 };
 
@@ -45,6 +46,7 @@ struct Samples {
   int n_rows = 0, n_patches = 0;
   double first_image_ms = 0;  // preparing and encoding, before anything is warm
   double images_per_s = 0;  // several at once, from the file to the vectors
+  std::vector<double> gaps_ms;
 };
 
 double ms_since(ImageClock::time_point start) {
@@ -55,7 +57,7 @@ ImageBench load_image_bench(ImageBenchOptions& o) {
   ImageBench bench;
   RunnerOptions runner = runner_options(o.subject.model);
   runner.n_ctx = runner.n_kv_tokens = 1 << 15;
-  runner.max_seqs = 2;
+  runner.max_seqs = 2 + o.n_streams;
   if (o.tower.empty()) {
     o.subject.model.images.is_wanted = true;
     LoadedModel model = open_model(o.subject.model, runner);
@@ -107,9 +109,22 @@ struct Pictures {
 class FirstToken final : public TokenSink {
  public:
   void on_token(const Sampled&) override { at = ImageClock::now(); }
-  void on_finish(const Finish& finish) override { error = finish.error; }
+  void on_finish(const Finish& finish) override { error = finish.error, is_done = true; }
+  bool is_done = false;
   std::optional<ImageClock::time_point> at;
   std::string error;
+};
+
+class StreamOfTokens final : public TokenSink {
+ public:
+  void on_token(const Sampled&) override {
+    const auto now = ImageClock::now();
+    if (last) gaps_ms.push_back(std::chrono::duration<double, std::milli>(now - *last).count());
+    last = now;
+  }
+  void on_finish(const Finish&) override {}
+  std::optional<ImageClock::time_point> last;
+  std::vector<double> gaps_ms;
 };
 
 // The time from `start` to the answer's first token.
@@ -121,10 +136,18 @@ double run_prompt(Engine& engine, std::vector<int32_t> prompt, std::vector<Promp
                  .sampling = {.temperature = 0},
                  .max_tokens = 1,
                  .sink = sink});
-  while (engine.step()) {
+  while (!sink->is_done && engine.step()) {
   }
   if (!sink->at) throw Error("a request has failed: {}", sink->error);
   return std::chrono::duration<double, std::milli>(*sink->at - start).count();
+}
+
+std::vector<int32_t> image_prompt(const ImageBench& bench, const Engine& engine, int n_rows) {
+  std::vector<int32_t> prompt =
+      bench_tokens(static_cast<size_t>(kTokensBefore + n_rows + kTokensAfter), engine.info().n_vocab);
+  for (int32_t& token : prompt) token += token == bench.vision->image_token();
+  std::fill_n(prompt.begin() + kTokensBefore, n_rows, bench.vision->image_token());
+  return prompt;
 }
 
 void measure_one(ImageBench& bench, Engine* engine, const Pictures& pictures, unsigned number, Samples& to) {
@@ -138,16 +161,42 @@ void measure_one(ImageBench& bench, Engine* engine, const Pictures& pictures, un
   const TowerConfig& tower = bench.vision->tower();
   to.n_patches = prepared.n_rows * tower.merge * tower.merge;
   if (engine == nullptr) return;
-  const int n_vocab = engine->info().n_vocab;
-  const size_t n_image = static_cast<size_t>(prepared.n_rows);
-  std::vector<int32_t> prompt = bench_tokens(kTokensBefore + n_image + kTokensAfter, n_vocab);
-  for (int32_t& token : prompt) token += token == bench.vision->image_token();
-  std::fill_n(prompt.begin() + kTokensBefore, n_image, bench.vision->image_token());
-  const EncodedImage* images[] = {&encoded};
-  to.first_token_ms.push_back(run_prompt(*engine, prompt, bench.vision->place(prompt, {images[0], 1}), start));
+  std::vector<int32_t> prompt = image_prompt(bench, *engine, prepared.n_rows);
+  to.first_token_ms.push_back(run_prompt(*engine, prompt, bench.vision->place(prompt, {&encoded, 1}), start));
   const auto turn = ImageClock::now();
-  for (const int32_t token : bench_tokens(kTokensOfTurn, n_vocab)) prompt.push_back(token + 1);
-  to.second_turn_ms.push_back(run_prompt(*engine, prompt, bench.vision->place(prompt, {images[0], 1}), turn));
+  for (const int32_t token : bench_tokens(kTokensOfTurn, engine->info().n_vocab)) prompt.push_back(token + 1);
+  to.second_turn_ms.push_back(run_prompt(*engine, prompt, bench.vision->place(prompt, {&encoded, 1}), turn));
+}
+
+// Sequences that write while another thread prepares and encodes images, whose prompts then join the steps.
+void measure_streams(ImageBench& bench, Engine& engine, const Pictures& pictures, const ImageBenchOptions& o,
+                     Samples& to) {
+  std::vector<std::shared_ptr<StreamOfTokens>> streams;
+  for (int i = 0; i < o.n_streams; ++i) {
+    streams.push_back(std::make_shared<StreamOfTokens>());
+    engine.submit({.prompt = bench_tokens(static_cast<size_t>(kTokensOfTurn + i), engine.info().n_vocab),
+                   .sampling = {.temperature = 0},
+                   .ignore_eos = true,
+                   .sink = streams.back()});
+  }
+  const auto step = [&](int n) {
+    while (n-- > 0) engine.step();
+  };
+  step(20);
+  for (const auto& stream : streams) stream->gaps_ms.clear();
+  for (int i = 0; i < o.n; ++i) {
+    auto image = std::async(std::launch::async, [&] {
+      const PreparedImage prepared = bench.vision->prepare(pictures.next(static_cast<unsigned>(5000 + i)));
+      return std::pair(prepared.n_rows, bench.vision->encode(prepared));
+    });
+    while (image.wait_for(std::chrono::seconds(0)) != std::future_status::ready) engine.step();
+    const auto [n_rows, encoded] = image.get();
+    std::vector<int32_t> prompt = image_prompt(bench, engine, n_rows);
+    auto placed = bench.vision->place(prompt, {&encoded, 1});
+    run_prompt(engine, std::move(prompt), std::move(placed), ImageClock::now());
+    step(20);
+  }
+  for (const auto& stream : streams) to.gaps_ms.insert(to.gaps_ms.end(), stream->gaps_ms.begin(), stream->gaps_ms.end());
 }
 
 // Several threads prepare and encode, as in a server; the tower takes one image at a time.
@@ -180,6 +229,10 @@ void report(const ImageBenchOptions& o, const ImageBench& bench, Samples& s) {
     json["first_token_ms"] = median(s.first_token_ms);
     json["second_turn_ms"] = median(s.second_turn_ms);
   }
+  if (!s.gaps_ms.empty()) {
+    json["streams"] = o.n_streams;
+    json["gap_ms_p50"] = percentile(s.gaps_ms, 0.5), json["gap_ms_p99"] = percentile(s.gaps_ms, 0.99);
+  }
   if (o.json) return fmt::print("{}\n", json.dump());
   fmt::print("{} on {}: {} patches, {} tokens\n", json["tower"].get<std::string>(), printable(o.subject.model.device),
              s.n_patches, s.n_rows);
@@ -190,9 +243,14 @@ void report(const ImageBenchOptions& o, const ImageBench& bench, Samples& s) {
   if (!s.first_token_ms.empty())
     fmt::print("  first token  {:9.2f} ms\n  second turn  {:9.2f} ms\n", median(s.first_token_ms),
                median(s.second_turn_ms));
+  if (!s.gaps_ms.empty())
+    fmt::print("  {} streams    {:9.2f} ms between tokens, p99 {:.2f} ms\n", o.n_streams, percentile(s.gaps_ms, 0.5),
+               percentile(s.gaps_ms, 0.99));
 }
 
 void bench_images(ImageBenchOptions& o) {
+  if (o.n_streams > 0 && !o.tower.empty() && o.subject.shape.empty())
+    throw UsageError("--streams needs a text model: a MODEL, or --shape");
   if (!o.subject.shape.empty() && o.tower.empty()) throw UsageError("--shape needs --tower: {}", tower_names());
   const Pictures pictures(o);
   ImageBench bench = load_image_bench(o);
@@ -204,6 +262,7 @@ void bench_images(ImageBenchOptions& o) {
   if (bench.runner) bench.runner->backend().await_kernels();
   for (int i = 0; i < o.n; ++i) measure_one(bench, engine ? &*engine : nullptr, pictures, number++, samples);
   samples.images_per_s = measure_at_once(*bench.vision, pictures, o.at_once, std::max(1, o.n / 2));
+  if (engine && o.n_streams > 0) measure_streams(bench, *engine, pictures, o, samples);
   samples.first_image_ms = warm.prepare_ms.front() + warm.encode_ms.front();
   report(o, bench, samples);
 }
@@ -223,6 +282,9 @@ void add_bench_images(CLI::App& bench) {
       ->capture_default_str();
   command->add_option("--at-once", o->at_once, "images that are prepared at the same time, for images a second")
       ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  command->add_option("--streams", o->n_streams, "sequences that write while images are encoded and read")
+      ->check(CLI::Range(0, 256))
       ->capture_default_str();
   command->add_option("-t,--threads", o->subject.model.n_threads, "number of threads; 0: all cores")
       ->check(CLI::Range(0, kMaxThreads))
