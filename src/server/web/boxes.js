@@ -55,7 +55,9 @@ export function boxedNode(file, boxes, unit) {
       const [x, y, end, foot] = [left / across * width, top / down * height, right / across * width, bottom / down * height]
         .map((value, i) => clamped(value, i % 2 ? height : width));
       drawing.append(svg('rect', {x, y, width: Math.max(0, end - x), height: Math.max(0, foot - y)}));
-      if (label) drawing.append(svg('text', {x, y: y > height / 12 ? y : foot, 'font-size': height / 14, dy: y > height / 12 ? '-0.2em' : '1em'}, label));
+      const isHigh = y <= height / 12, isRight = x > width / 2;  // a label stays within the picture
+      if (label) drawing.append(svg('text', {x: isRight ? end : x, y: isHigh ? foot : y, 'font-size': height / 14,
+        dy: isHigh ? '1em' : '-0.3em', 'text-anchor': isRight ? 'end' : 'start'}, label));
     }
     figure.append(drawing);
   });
