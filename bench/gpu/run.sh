@@ -59,7 +59,7 @@ run_tests() {
   { each test_backend '*Cuda*:*/cuda'; each test_model '*CudaPerplexity*'; } >"$OUT/tests.txt"
   echo "test_model *CudaGoldens*" >>"$OUT/tests.txt"
   for filter in 'CudaFaults.*' '*CudaReplay*.F16/*:CudaReplays.*' '*CudaReplay*.F32/*' '*CudaReplay*.Deterministic/*' 'Devices/Deterministic.*/cuda' \
-    'Models/BatchInvariance.*/cuda_*' 'Models/Hybrid.*/*_cuda' 'Models/Scoring.*/cuda_*' 'Models/CudaVisionLogits.*'; do
+    'Models/BatchInvariance.*/cuda_*' 'Models/Hybrid.*/*_cuda' 'Models/CachedFamilies.*/*_cuda' 'Models/Scoring.*/cuda_*' 'Models/CudaVisionLogits.*'; do
     echo "test_engine $filter"
   done >>"$OUT/tests.txt"
   test -z "${TESTS_LIKE:-}" || sed -i "/$TESTS_LIKE/!d" "$OUT/tests.txt"
