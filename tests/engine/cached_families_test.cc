@@ -15,7 +15,7 @@ struct CachedFamily {
 
 bool is_quantized(const std::string& model) {
   const Gguf file = Gguf::open(path_of(model + ".gguf"));
-  return std::ranges::any_of(file.tensors(), [](const auto& t) { return info(t.format).block_size > 1; });
+  return std::ranges::any_of(file.tensors(), [](const auto& t) { return !t.format || info(*t.format).block_size > 1; });
 }
 
 // Only ref computes with quantized weights as transformers does; the other devices round the inputs too.
