@@ -138,6 +138,11 @@ class Backend {
                          const AttentionArgs& args);
   virtual void add_positions(Tensor x /* in, out [n, dim] */, Tensor table /* [n_positions, dim]; one row: for all */);
   virtual void pool(Tensor y /* out [n_seqs, dim] */, Tensor x /* [n_tokens, dim] */, Pooling pooling);
+  // Row t: for each channel, the pixels of the patch at places[t], row by row.
+  virtual void cut_patches(Tensor y /* out [n_patches, 3 * patch * patch] */, const PatchArgs& args);
+  // x[t] += the sum over j of factors[t][j] * table[rows[t][j]]
+  virtual void add_mixed_rows(Tensor x /* in, out [n, dim] */, Tensor table /* [n_rows, dim] */,
+                              Tensor rows /* i32 [n, k] */, Tensor factors /* [n, k] */);
   // y[i] = the mean of the rows of x from i * x.rows / y.rows on, as many for each i
   virtual void mean_rows(Tensor y /* out [n, dim] */, Tensor x /* [n * k, dim] */);
   virtual void gather_rows(Tensor y /* out [n_logits, dim] */, Tensor x /* [n_tokens, dim] */);

@@ -42,6 +42,15 @@ struct AttentionArgs {
 };
 
 // Multiplies the queries of later positions: 1 + beta * ln(1 + floor((position + offset) / period)).
+// The patches of a picture, for a vision tower.
+struct PatchArgs {
+  Tensor rgb;     // bytes [height, width, 3], four in a number: i32 [1, (3 * height * width + 3) / 4]
+  Tensor values;  // [3, 256]: of the bytes of each channel
+  Tensor places;  // i32 [1, n_patches]: row * columns + column, in patches
+  int width = 0;  // of the picture, in pixels: a multiple of patch
+  int patch = 0;  // the side of a patch, in pixels
+};
+
 struct PositionScale {
   float beta = 0;  // 0: no factor
   int period = 1;

@@ -92,6 +92,12 @@ class Wrapped : public Backend {
   void add_positions(Tensor x, Tensor table) override {
     around("add_positions", x, [&] { inner_->add_positions(x, table); });
   }
+  void cut_patches(Tensor y, const PatchArgs& args) override {
+    around("cut_patches", y, [&] { inner_->cut_patches(y, args); });
+  }
+  void add_mixed_rows(Tensor x, Tensor table, Tensor rows, Tensor factors) override {
+    around("add_mixed_rows", x, [&] { inner_->add_mixed_rows(x, table, rows, factors); });
+  }
   void mean_rows(Tensor y, Tensor x) override {
     around("mean_rows", y, [&] { inner_->mean_rows(y, x); });
   }

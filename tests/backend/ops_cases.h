@@ -191,6 +191,28 @@ inline OpCase add_positions_case(std::vector<SeqShape> seqs, int64_t dim, int64_
           }};
 }
 
+inline OpCase cut_patches_case(int rows, int columns, int patch) {
+  return {"cut_patches", fmt::format("cut_patches {} of {} x {}", patch, rows, columns), 0, 0, 0, [=](OpRig& rig) {
+            const int64_t n = int64_t{rows} * columns, n_bytes = 3 * n * patch * patch;
+            const PatchArgs args{.rgb = rig.integers(1, (n_bytes + 3) / 4, INT32_MIN, INT32_MAX),
+                                 .values = rig.values(3, 256),
+                                 .places = rig.integers(1, n, 0, n - 1),
+                                 .width = columns * patch,
+                                 .patch = patch};
+            const Tensor y = rig.output(n, 3 * patch * patch);
+            return OpRun{[=, &rig] { rig.backend().cut_patches(y, args); }, {y}};
+          }};
+}
+
+inline OpCase add_mixed_rows_case(int64_t n, int64_t n_each, int64_t dim) {
+  return {"add_mixed_rows", fmt::format("add_mixed_rows {} x {} of {}", n, dim, n_each), kFloatError, 0, 0,
+          [=](OpRig& rig) {
+            const Tensor x = rig.values(n, dim), table = rig.values(9, dim), rows = rig.integers(n, n_each, 0, 8),
+                         factors = rig.values(n, n_each);
+            return OpRun{[=, &rig] { rig.backend().add_mixed_rows(x, table, rows, factors); }, {x}};
+          }};
+}
+
 inline OpCase mean_rows_case(int64_t n, int64_t n_each, int64_t dim) {
   return {"mean_rows", fmt::format("mean_rows {} of {} x {}", n, n_each, dim), kFloatError, 0, 0, [=](OpRig& rig) {
             const Tensor x = rig.values(n * n_each, dim, 1.0f, 0.5f), y = rig.output(n, dim);
@@ -438,6 +460,8 @@ inline void add_encoder_cases(std::vector<OpCase>& cases) {
       cases.push_back(pool_case(seqs, dim, pooling));
     for (const int64_t n_each : {1, 9}) cases.push_back(mean_rows_case(5, n_each, dim));
   }
+  for (const int patch : {1, 7, 16}) cases.push_back(cut_patches_case(3, 5, patch));
+  for (const int64_t n_each : {1, 4}) cases.push_back(add_mixed_rows_case(20, n_each, 300));
   // Many rows, as in vision towers.
   for (const int64_t dim : {64, 300, 768, 1030, 1152, 1536}) {
     cases.push_back(norm_case(70, dim, NormKind::kLayer, true, false));

@@ -61,6 +61,15 @@ class OpRig {
     backend_.upload(t, host.data());
     return t;
   }
+  // Whole numbers from low to high.
+  Tensor integers(int64_t rows, int64_t cols, int64_t low, int64_t high) {
+    std::vector<int32_t> host(static_cast<size_t>(rows * cols));
+    std::uniform_int_distribution<int64_t> draw(low, high);
+    for (int32_t& value : host) value = static_cast<int32_t>(draw(random_));
+    const Tensor t = backend_.alloc(DType::kI32, rows, cols);
+    backend_.upload(t, host.data());
+    return t;
+  }
   NormArgs norm(int64_t dim, NormKind kind = NormKind::kRms, bool bias = false) {
     return {values(1, dim, 0.5f, 1.0f), bias ? values(1, dim) : Tensor{}, 1e-5f, kind};
   }

@@ -90,6 +90,8 @@ class CudaBackend final : public Backend, public RecordedSteps {
   void act(Tensor x, Activation act, Tensor bias) override;
   void add_positions(Tensor x, Tensor table) override;
   void pool(Tensor y, Tensor x, Pooling pooling) override;
+  void cut_patches(Tensor y, const PatchArgs& args) override;
+  void add_mixed_rows(Tensor x, Tensor table, Tensor rows, Tensor factors) override;
   void mean_rows(Tensor y, Tensor x) override;
   void gather_rows(Tensor y, Tensor x) override;
   void scale(Tensor x, float factor, float softcap) override;

@@ -59,6 +59,16 @@ void CudaBackend::pool(Tensor y, Tensor x, Pooling pooling) {
   check_launch("pool");
 }
 
+void CudaBackend::cut_patches(Tensor y, const PatchArgs& args) {
+  cuda::cut_patches(y, args, core_.device);
+  check_launch("cut_patches");
+}
+
+void CudaBackend::add_mixed_rows(Tensor x, Tensor table, Tensor rows, Tensor factors) {
+  cuda::add_mixed_rows(x, table, rows, factors, core_.device);
+  check_launch("add_mixed_rows");
+}
+
 void CudaBackend::mean_rows(Tensor y, Tensor x) {
   cuda::mean_rows(y, x, core_.device);
   check_launch("mean_rows");

@@ -139,6 +139,9 @@ void scale_by_position_rows(const Tensor& x, const PositionScale& args, const in
 void scale_group_rows(const Tensor& x, const Tensor& factors /* f32 or f16 */, bool softplus, Device& device);
 void xielu_rows(const Tensor& x, const Xielu& args, Device& device);
 void add_positions(const Tensor& x, const Tensor& table, const int32_t* positions, Device& device);    // f32
+void cut_patches(const Tensor& y, const PatchArgs& args, Device& device);
+// x, table, factors: f32
+void add_mixed_rows(const Tensor& x, const Tensor& table, const Tensor& rows, const Tensor& factors, Device& device);
 void mean_rows(const Tensor& y, const Tensor& x, Device& device);
 void pool(const Tensor& y, const Tensor& x, const int32_t* q_start, Pooling pooling, Device& device);  // f32
 void gather(const Tensor& y, const Tensor& x, const int32_t* rows, Device& device);

@@ -355,6 +355,32 @@ struct MeanRows {
   }
 };
 
+template <class Y>
+struct CutPatches {
+  Rows<Y> y;
+  const uint8_t* rgb;
+  const float* values;
+  const int32_t* places;
+  int width, patch;
+  __device__ void operator()(int64_t t, int64_t at) const {
+    const int columns = width / patch, top = places[t] / columns * patch, left = places[t] % columns * patch,
+              i = static_cast<int>(at), channel = i / (patch * patch), row = i / patch % patch, column = i % patch;
+    const uint8_t byte = rgb[3 * (int64_t{top + row} * width + left + column) + channel];
+    y.at(t, at) = from_float<Y>(values[256 * channel + byte]);
+  }
+};
+
+struct AddMixedRows {
+  Rows<float> x, table, factors;
+  Rows<int32_t> rows;
+  int n_each;
+  __device__ void operator()(int64_t t, int64_t c) const {
+    float sum = x.at(t, c);
+    for (int j = 0; j < n_each; ++j) sum += factors.at(t, j) * table.at(rows.at(t, j), c);
+    x.at(t, c) = sum;
+  }
+};
+
 template <class F>
 __global__ void each_kernel(int64_t n, int64_t cols, F f) {
   start_dependent();
@@ -521,6 +547,20 @@ void add_positions(const Tensor& x, const Tensor& table, const int32_t* position
 
 void pool(const Tensor& y, const Tensor& x, const int32_t* q_start, Pooling pooling, Device& device) {
   each(y, device, Pool{rows_of<float>(y), rows_of<float>(x), q_start, pooling});
+}
+
+void cut_patches(const Tensor& y, const PatchArgs& a, Device& device) {
+  with_type(y.dtype, [&](auto* p) {
+    using Y = std::remove_pointer_t<decltype(p)>;
+    each(y, device,
+         CutPatches<Y>{rows_of<Y>(y), reinterpret_cast<const uint8_t*>(a.rgb.i32()), a.values.f32(), a.places.i32(),
+                       a.width, a.patch});
+  });
+}
+
+void add_mixed_rows(const Tensor& x, const Tensor& table, const Tensor& rows, const Tensor& factors, Device& device) {
+  each(x, device, AddMixedRows{rows_of<float>(x), rows_of<float>(table), rows_of<float>(factors),
+                               rows_of<int32_t>(rows), static_cast<int>(rows.cols)});
 }
 
 void mean_rows(const Tensor& y, const Tensor& x, Device& device) {

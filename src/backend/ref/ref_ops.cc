@@ -142,6 +142,34 @@ void Backend::add_positions(Tensor x, Tensor table) {
   }
 }
 
+void Backend::cut_patches(Tensor y, const PatchArgs& a) {
+  HostRows host(*this);
+  y = host.out(y);
+  const Tensor rgb = host.in(a.rgb), values = host.in(a.values), places = host.in(a.places);
+  const auto* bytes = reinterpret_cast<const uint8_t*>(rgb.i32());
+  const int64_t patch = a.patch, columns = a.width / a.patch;
+  for (int64_t t = 0; t < y.rows; ++t) {
+    const int64_t top = places.i32()[t] / columns * patch, left = places.i32()[t] % columns * patch;
+    for (int64_t i = 0; i < y.cols; ++i) {
+      const int64_t channel = i / (patch * patch), row = i / patch % patch, column = i % patch;
+      const int64_t at = 3 * ((top + row) * a.width + left + column) + channel;
+      CHECK_LT(at, 4 * rgb.cols);
+      y.f32(t)[i] = values.f32(channel)[bytes[at]];
+    }
+  }
+}
+
+void Backend::add_mixed_rows(Tensor x, Tensor table, Tensor rows, Tensor factors) {
+  HostRows host(*this);
+  x = host.inout(x), table = host.in(table), rows = host.in(rows), factors = host.in(factors);
+  for (int64_t t = 0; t < x.rows; ++t)
+    for (int64_t j = 0; j < rows.cols; ++j) {
+      const int64_t row = rows.i32(t)[j];
+      CHECK_LT(row, table.rows);
+      for (int64_t i = 0; i < x.cols; ++i) x.f32(t)[i] += factors.f32(t)[j] * table.f32(row)[i];
+    }
+}
+
 void Backend::mean_rows(Tensor y, Tensor x) {
   HostRows host(*this);
   const Tensor in = host.in(x);

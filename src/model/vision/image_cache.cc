@@ -22,12 +22,12 @@ std::string key_of(const ImageFile& file) {
 
 size_t pixel_bytes(const PreparedImage& image) {
   size_t n = 0;
-  for (const ImageTile& tile : image.tiles) n += tile.pixels.size() * sizeof(float);
+  for (const ImageTile& tile : image.tiles) n += tile.rgb.size();
   return n;
 }
 
 void drop_pixels(PreparedImage& image) {
-  for (ImageTile& tile : image.tiles) tile.pixels = {};
+  for (ImageTile& tile : image.tiles) tile.rgb = {};
 }
 
 PreparedImage without_pixels(const PreparedImage& image) {

@@ -73,20 +73,16 @@ void read_processor(const Json& keys, const TowerConfig& tower, ProcessorConfig&
   if (const auto ratio = keys.find("pan_and_scan_min_ratio_to_activate")) c.min_crop_ratio = ratio->number();
 }
 
-ImageTile tile_of(const Picture& picture, const ProcessorConfig& config, int n_rows) {
-  ImageTile tile{.width = picture.width, .height = picture.height, .n_rows = n_rows, .pixels = {}};
-  const size_t n = size_t{1} * picture.width * picture.height;
-  tile.pixels.resize(3 * n);
-  for (size_t channel = 0; channel < 3; ++channel) {
-    // A table of the 256 values: each has one result.
-    std::array<float, 256> values;
+ImageTile tile_of(Picture picture, const ProcessorConfig& config, int n_rows) {
+  ImageTile tile{
+      .width = picture.width, .height = picture.height, .n_rows = n_rows, .rgb = std::move(picture.rgb), .values = {}};
+  tile.rgb.resize((tile.rgb.size() + 3) / 4 * 4);
+  for (size_t channel = 0; channel < 3; ++channel)
     for (int v = 0; v < 256; ++v) {
       double value = config.rescales ? v * config.rescale_factor : v;
       if (config.normalizes) value = (value - config.mean[channel]) / config.std[channel];
-      values[static_cast<size_t>(v)] = static_cast<float>(value);
+      tile.values[256 * channel + static_cast<size_t>(v)] = static_cast<float>(value);
     }
-    for (size_t i = 0; i < n; ++i) tile.pixels[channel * n + i] = values[picture.rgb[3 * i + channel]];
-  }
   return tile;
 }
 

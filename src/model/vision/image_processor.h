@@ -51,8 +51,8 @@ ProcessorConfig default_processor(const TowerConfig& tower);
 // Reads the keys of preprocessor_config.json over the defaults. Throws Error naming the key.
 void read_processor(const Json& keys, const TowerConfig& tower, ProcessorConfig& config);
 
-// The pixels as floats, rescaled and normalised as the config says.
-ImageTile tile_of(const Picture& picture, const ProcessorConfig& config, int n_rows);
+// The picture, whose bytes stand for values that are rescaled and normalised as the config says.
+ImageTile tile_of(Picture picture, const ProcessorConfig& config, int n_rows);
 // A text many times.
 std::string repeated(const std::string& text, int n);
 

@@ -28,7 +28,8 @@ struct BoxUnit {
 struct ImageTile {
   int width = 0, height = 0;  // in pixels
   int n_rows = 0;             // vectors that the tower makes of the tile
-  std::vector<float> pixels;  // [3, height, width], normalised
+  std::vector<uint8_t> rgb;           // [height, width, 3], and zeros up to a multiple of four; empty: dropped
+  std::array<float, 3 * 256> values;  // [3, 256]: what the tower reads in place of a byte, rescaled and normalised
 };
 
 struct PreparedImage {

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "backend/device_name.h"
 #include "base/error.h"
 #include "base/memory_error.h"
 #include "base/system.h"
@@ -23,14 +24,15 @@ struct Tower::Parts {
   std::unique_ptr<KvCache> kv;
   Program program;
   std::vector<int> layer_blocks;  // [n_layers]: the first block of each layer in the program
+  PictureInput picture;  // of the step
   int max_patches = 0, max_windows = 1;
 };
 
 // The arrays that the batches of a step refer to. The patches of each window are neighbours. Layers see the picture
 // whole, or as a sequence for each window.
 struct Tower::Step {
-  std::vector<int32_t> tokens, rope_positions;
-  std::vector<float> input;
+  std::vector<int32_t> tokens, places, rope_positions, mixed_rows;
+  std::vector<float> factors;
   struct Sequences {
     std::vector<int32_t> positions, starts = {0}, lengths, blocks;
     int max_blocks = 0;
@@ -58,7 +60,6 @@ struct Tower::Step {
             .block_table = s.blocks,
             .max_blocks = s.max_blocks,
             .logit_rows = {},
-            .embeddings = input,
             .rope_positions = rope_positions};
   }
 };
@@ -74,7 +75,7 @@ Tower::Tower(const TowerConfig& config, std::unique_ptr<WeightSource> source, co
         human_bytes(needed), backend.device, human_bytes(free));
   parts_->blocks = load_tower(config_, *source_, *parts_->backend);
   allocate(max_patches);
-  warm_up(max_patches);
+  if (is_cuda(backend.device)) warm_up(max_patches);
 }
 
 Tower::~Tower() = default;
@@ -105,6 +106,7 @@ void Tower::allocate(int max_patches) {
     p.program.ropes.push_back(std::move(rope));
   }
   std::vector<Block>& blocks = p.program.blocks;
+  p.blocks.patches.input = &p.picture;
   blocks.emplace_back(p.blocks.patches);
   for (int layer = 0; layer < config_.n_layers; ++layer) {
     p.layer_blocks.push_back(static_cast<int>(blocks.size()));
@@ -126,52 +128,28 @@ void Tower::allocate(int max_patches) {
   p.program.allocate(*p.backend, {.max_tokens = max_patches, .max_seqs = p.max_windows, .max_kv_len = max_patches});
 }
 
-// [n_patches, 3 * patch * patch]: channels, then rows, then columns of each patch; then what is added to each.
-std::vector<float> Tower::input_of(const ImageTile& tile, const std::vector<int>& order) const {
-  const int patch = config_.patch, columns = tile.width / patch;
-  std::vector<float> input;
-  const size_t n_pixels = order.size() * static_cast<size_t>(config_.patch_dim());
-  input.reserve(n_pixels + (parts_->blocks.patches.adds ? order.size() * static_cast<size_t>(config_.dim) : 0));
-  input.resize(n_pixels);
-  float* to = input.data();
-  for (const int place : order) {
-    const int64_t top = int64_t{place / columns} * patch, left = int64_t{place % columns} * patch;
-    for (int channel = 0; channel < 3; ++channel)
-      for (int y = 0; y < patch; ++y, to += patch)
-        std::copy_n(tile.pixels.data() + (int64_t{channel} * tile.height + top + y) * tile.width + left, patch, to);
-  }
-  if (parts_->blocks.patches.adds) add_positions(input, tile.height / patch, columns, order);
-  return input;
-}
-
-// Appends the vectors of the patches' places. The table is stretched to the picture, its corners to the corners, and
-// read by linear interpolation.
-void Tower::add_positions(std::vector<float>& input, int rows, int columns, const std::vector<int>& order) const {
-  const std::vector<float>& table = parts_->blocks.positions;
+// The rows of the table of positions that each patch adds, and their factors.
+void Tower::mix_positions(int rows, int columns, Step& step) const {
   const int side = config_.side;
-  if (config_.family->is_gemma4) {
-    for (const int place : order) {
-      const float *of_column = table.data() + int64_t{place % columns} * config_.dim,
-                  *of_row = table.data() + (int64_t{side} + place / columns) * config_.dim;
-      for (int i = 0; i < config_.dim; ++i) input.push_back(of_column[i] + of_row[i]);
-    }
+  const auto add = [&](int row, float factor) {
+    step.mixed_rows.push_back(row);
+    step.factors.push_back(factor);
+  };
+  if (config_.family->is_gemma4) {  // tables of columns and of rows
+    for (const int place : step.places) add(place % columns, 1), add(side + place / columns, 1);
     return;
   }
+  // The table is stretched to the picture, its corners to the corners, and read by linear interpolation.
   const auto place_of = [&](int i, int n) {
     return static_cast<float>(i) * static_cast<float>(side - 1) / static_cast<float>(std::max(n - 1, 1));
   };
-  for (const int place : order) {
+  for (const int place : step.places) {
     const float y = place_of(place / columns, rows), x = place_of(place % columns, columns);
     const int top = static_cast<int>(y), left = static_cast<int>(x);
     const float below = y - static_cast<float>(top), right = x - static_cast<float>(left);
-    const auto row_of = [&](int row, int column) {
-      return table.data() + (int64_t{std::min(row, side - 1)} * side + std::min(column, side - 1)) * config_.dim;
-    };
-    const float *a = row_of(top, left), *b = row_of(top, left + 1), *c = row_of(top + 1, left),
-                *d = row_of(top + 1, left + 1);
-    for (int i = 0; i < config_.dim; ++i)
-      input.push_back(a[i] * (1 - below) * (1 - right) + b[i] * (1 - below) * right + c[i] * below * (1 - right) +
-                      d[i] * below * right);
+    const auto row_of = [&](int row, int column) { return std::min(row, side - 1) * side + std::min(column, side - 1); };
+    add(row_of(top, left), (1 - below) * (1 - right)), add(row_of(top, left + 1), (1 - below) * right);
+    add(row_of(top + 1, left), below * (1 - right)), add(row_of(top + 1, left + 1), below * right);
   }
 }
 
@@ -197,7 +175,6 @@ void Tower::run(Step& step) {
 
 // The first picture on a GPU would also wait for the libraries and for their choice of kernels.
 void Tower::warm_up(int max_patches) {
-  if (parts_->backend->is_host()) return;
   ImageTile tile{.width = config_.side * config_.patch, .height = config_.side * config_.patch};
   if (config_.is_dynamic()) {
     const int side = std::max(1, static_cast<int>(std::sqrt(std::min(max_patches, 4096))) / config_.merge);
@@ -205,48 +182,71 @@ void Tower::warm_up(int max_patches) {
   }
   const int side = tile.width / config_.patch / config_.merge;
   tile.n_rows = side * side;
-  tile.pixels.resize(size_t{3} * static_cast<size_t>(tile.width) * static_cast<size_t>(tile.height));
+  tile.rgb.resize((size_t{3} * static_cast<size_t>(tile.width) * static_cast<size_t>(tile.height) + 3) / 4 * 4);
   double ms = 0;
   encode(tile, ms);
 }
 
-std::vector<float> Tower::encode(const ImageTile& tile, double& ms) {
-  Parts& p = *parts_;
+Tower::Step Tower::step_of(const ImageTile& tile, const WindowOrder& order) const {
   const int rows = tile.height / config_.patch, columns = tile.width / config_.patch, n = rows * columns;
-  const int n_merged = config_.merge * config_.merge;
-  CHECK(n > 0 && n <= p.max_patches && n % n_merged == 0);
-  const WindowOrder order = window_order(rows, columns, config_);
   Step step;
   step.tokens.resize(static_cast<size_t>(n));
-  step.input = input_of(tile, order.patches);
+  step.places.assign(order.patches.begin(), order.patches.end());
   step.whole = Step::cut({n});
   if (config_.window > 0) step.windows = Step::cut(order.lengths);
-  if (config_.family->has_rope) {
-    step.rope_positions.resize(static_cast<size_t>(kRopeAxes) * n);
-    for (int i = 0; i < n; ++i) {
-      step.rope_positions[static_cast<size_t>(kRowAxis * n + i)] = order.patches[static_cast<size_t>(i)] / columns;
-      step.rope_positions[static_cast<size_t>(kColumnAxis * n + i)] = order.patches[static_cast<size_t>(i)] % columns;
-    }
+  if (parts_->blocks.patches.table) mix_positions(rows, columns, step);
+  if (!config_.family->has_rope) return step;
+  step.rope_positions.resize(static_cast<size_t>(kRopeAxes) * n);
+  for (int i = 0; i < n; ++i) {
+    step.rope_positions[static_cast<size_t>(kRowAxis * n + i)] = step.places[static_cast<size_t>(i)] / columns;
+    step.rope_positions[static_cast<size_t>(kColumnAxis * n + i)] = step.places[static_cast<size_t>(i)] % columns;
   }
+  return step;
+}
+
+std::vector<float> Tower::encode(const ImageTile& tile, double& ms) {
+  const int rows = tile.height / config_.patch, columns = tile.width / config_.patch, n = rows * columns;
+  CHECK(n > 0 && n <= parts_->max_patches && n % (config_.merge * config_.merge) == 0);
+  CHECK(tile.rgb.size() >= size_t{3} * static_cast<size_t>(tile.width) * static_cast<size_t>(tile.height));
+  const WindowOrder order = window_order(rows, columns, config_);
+  Step step = step_of(tile, order);
   const std::lock_guard lock(mutex_);
   const auto start = std::chrono::steady_clock::now();
+  parts_->picture = {.rgb = tile.rgb,
+                     .values = tile.values,
+                     .places = step.places,
+                     .rows = step.mixed_rows,
+                     .factors = step.factors,
+                     .width = tile.width};
   run(step);
-  const int n_rows = n / n_merged, row_dim = config_.row_dim();
-  CHECK_EQ(n_rows, tile.n_rows);
-  std::vector<float> vectors(static_cast<size_t>(n_rows) * row_dim),
-      part(static_cast<size_t>(n_rows) * config_.out_dim);
-  int column = config_.out_dim;  // the projector at the end comes first, then those of the deepstack layers
-  for (Block& block : p.program.blocks) {
+  std::vector<float> vectors = outputs(tile.n_rows, order);
+  ms += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  return vectors;
+}
+
+// The projector at the end comes first, then those of the deepstack layers.
+std::vector<float> Tower::outputs(int n_rows, const WindowOrder& order) const {
+  const int row_dim = config_.row_dim(), dim = config_.out_dim;
+  const auto n = static_cast<size_t>(n_rows);
+  const bool is_in_order = std::ranges::is_sorted(order.groups) && row_dim == dim;
+  std::vector<float> vectors(n * static_cast<size_t>(row_dim));
+  std::vector<float> part(is_in_order ? 0 : n * static_cast<size_t>(dim));
+  int column = dim;
+  for (Block& block : parts_->program.blocks) {
     const auto* merge = block.as<MergeBlock>();
     if (merge == nullptr) continue;
-    const bool is_last = &block == &p.program.blocks.back();
-    p.backend->download(part.data(), merge->out.slice_rows(0, n_rows));
-    for (int i = 0; i < n_rows; ++i)
-      std::copy_n(part.begin() + int64_t{i} * config_.out_dim, config_.out_dim,
-                  vectors.begin() + int64_t{order.groups[static_cast<size_t>(i)]} * row_dim + (is_last ? 0 : column));
-    if (!is_last) column += config_.out_dim;
+    const Tensor rows = merge->out.slice_rows(0, n_rows);
+    if (is_in_order) {
+      parts_->backend->download(vectors.data(), rows);
+      continue;
+    }
+    const bool is_last = &block == &parts_->program.blocks.back();
+    parts_->backend->download(part.data(), rows);
+    for (size_t i = 0; i < n; ++i)
+      std::copy_n(part.begin() + static_cast<int64_t>(i) * dim, dim,
+                  vectors.begin() + int64_t{order.groups[i]} * row_dim + (is_last ? 0 : column));
+    if (!is_last) column += dim;
   }
-  ms += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   return vectors;
 }
 

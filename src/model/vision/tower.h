@@ -29,8 +29,9 @@ class Tower {
   struct Step;
   void allocate(int max_patches);
   void warm_up(int max_patches);
-  std::vector<float> input_of(const ImageTile& tile, const std::vector<int>& order) const;
-  void add_positions(std::vector<float>& input, int rows, int columns, const std::vector<int>& order) const;
+  Step step_of(const ImageTile& tile, const WindowOrder& order) const;
+  void mix_positions(int rows, int columns, Step& step) const;
+  std::vector<float> outputs(int n_rows, const WindowOrder& order) const;
   void run(Step& step);
 
   const TowerConfig config_;

@@ -63,6 +63,7 @@ class TowerLoader {
  private:
   void load_patches() {
     PatchesBlock& b = blocks_.patches;
+    b.patch = c_.patch;
     const std::string name = is_gguf_ ? "v.patch_embd" : prefix_ + family_.hf_patches;
     if (family_.is_gemma4) return load_gemma4_patches(name);
     if (family_.n_frames == 1) {
@@ -74,9 +75,9 @@ class TowerLoader {
     if (*family_.hf_positions == 0) return;
     const std::string table = is_gguf_ ? "v.position_embd" : prefix_ + family_.hf_positions;
     std::vector<float> positions = tensors_.numbers(table + ".weight", int64_t{c_.side} * c_.side, c_.dim);
-    b.adds = c_.is_dynamic();
-    if (b.adds) {
-      blocks_.positions = std::move(positions);
+    if (c_.is_dynamic()) {
+      b.table = tensors_.upload(positions, int64_t{c_.side} * c_.side, c_.dim);
+      b.n_mixed = 4;
     } else {
       b.positions = in_order_of_step(positions);
     }
@@ -98,8 +99,8 @@ class TowerLoader {
       b.w = tensors_.matrix_of(ordered, c_.dim, c_.patch_dim());
     }
     const std::string table = is_gguf_ ? "v.position_embd.weight" : prefix_ + family_.hf_positions;
-    blocks_.positions = tensors_.numbers(table, 2 * int64_t{c_.side}, c_.dim);
-    b.adds = true;
+    b.table = tensors_.upload(tensors_.numbers(table, 2 * int64_t{c_.side}, c_.dim), 2 * int64_t{c_.side}, c_.dim);
+    b.n_mixed = 2;
   }
 
   // An image is two equal frames, so a patch needs only the sum of the weights of both. GGUF files have a tensor for

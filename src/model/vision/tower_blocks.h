@@ -22,9 +22,6 @@ struct TowerBlocks {
   std::vector<ClippedFeedForwardBlock> clipped_feed_forward;
   MergeBlock merge;
   std::vector<MergeBlock> deepstack;  // behind TowerConfig::deepstack_layers
-  // [side * side, dim]: the table of positions, in towers that interpolate it. Gemma 4: [2 * side, dim], of columns and
-  // of rows. Otherwise empty.
-  std::vector<float> positions;
   std::vector<std::shared_ptr<void>> kept;  // that backends may read
 };
 

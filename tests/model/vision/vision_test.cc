@@ -18,13 +18,14 @@ class Vision : public testing::TestWithParam<std::string> {};
 std::vector<double> pixel_values(const PreparedImage& image, const nlohmann::json& processor) {
   std::vector<double> values;
   for (const ImageTile& tile : image.tiles)
-    for (size_t i = 0; i < tile.pixels.size(); ++i) {
-      const size_t channel = i / (tile.pixels.size() / 3);
+    for (size_t i = 0, n = size_t{1} * tile.width * tile.height; i < 3 * n; ++i) {
+      const size_t channel = i / n;
+      const float pixel = tile.values[256 * channel + tile.rgb[i % n * 3 + channel]];
       // Gemma 4's tower normalises, not the processor.
       const bool is_whole = processor["do_normalize"];
       const double std = is_whole ? processor["image_std"][channel].get<double>() : 0.5,
                    mean = is_whole ? processor["image_mean"][channel].get<double>() : 0.5;
-      values.push_back((tile.pixels[i] * std + mean) * 255);
+      values.push_back((pixel * std + mean) * 255);
     }
   return values;
 }
