@@ -15,7 +15,8 @@ if grep -qs '^VERSION_CODENAME=bookworm' "${OS_RELEASE:-/etc/os-release}"; then 
 # tests of the pages, systemd's checker for the unit.
 build="g++:g++ cmake:cmake ninja:ninja-build pkg-config:pkg-config
   libfmt-dev nlohmann-json3-dev libcli11-dev libpcre2-dev libutf8proc-dev libedit-dev
-  libcurl4-openssl-dev libssl-dev $boost libjpeg-dev libpng-dev libwebp-dev libgif-dev ca-certificates"
+  libcurl4-openssl-dev libssl-dev $boost libjpeg-dev libpng-dev libwebp-dev libgif-dev
+  libsndfile1-dev libsamplerate0-dev ca-certificates"
 test="libgtest-dev libgmock-dev python3:python3 python3-numpy python3-pytest python3-venv
   libopenmpi-dev mpirun:openmpi-bin haproxy:haproxy python3-zmq python3-msgpack"
 bench="libbenchmark-dev"

@@ -9,7 +9,8 @@ root=$2
 boost=libboost-dev
 if grep -qs '^VERSION_CODENAME=bookworm' /etc/os-release; then boost=libboost1.81-dev; fi
 packages="libc6-dev libstdc++6 libfmt-dev nlohmann-json3-dev libcli11-dev libpcre2-dev libutf8proc-dev libedit-dev
-  libcurl4-openssl-dev libssl-dev $boost libjpeg-dev libpng-dev libwebp-dev libgif-dev libgtest-dev libgmock-dev"
+  libcurl4-openssl-dev libssl-dev $boost libjpeg-dev libpng-dev libwebp-dev libgif-dev
+  libsndfile1-dev libsamplerate0-dev libgtest-dev libgmock-dev"
 
 [ ! -f "$root/complete" ] || exit 0
 for program in apt-get dpkg-deb; do

@@ -30,6 +30,8 @@ LINKED = {
     "libgif-dev": ("giflib", "MIT", "STATIC_LINK"),
     "libssl-dev": ("OpenSSL", "Apache-2.0", "DYNAMIC_LINK"),
     "libcurl4-openssl-dev": ("libcurl", "curl", "OPTIONAL_DEPENDENCY_OF"),
+    "libsndfile1-dev": ("libsndfile", "LGPL-2.1-or-later", "OPTIONAL_DEPENDENCY_OF"),
+    "libsamplerate0-dev": ("libsamplerate", "BSD-2-Clause", "OPTIONAL_DEPENDENCY_OF"),
 }
 
 

@@ -10,7 +10,7 @@ ROOT = pathlib.Path(os.environ.get("INGOT_SOURCE", pathlib.Path(__file__).parent
 PROGRAMS = ["g++", "cmake", "ninja", "pkg-config", "ccache"]  # systemd-analyze, a browser and other shells are missing
 LIBRARIES = ["libfmt-dev", "nlohmann-json3-dev", "libcli11-dev", "libpcre2-dev", "libutf8proc-dev", "libedit-dev",
              "libcurl4-openssl-dev", "libssl-dev", "libboost1.81-dev", "libjpeg-dev", "libpng-dev", "libwebp-dev",
-             "libgif-dev", "ca-certificates"]
+             "libgif-dev", "libsndfile1-dev", "libsamplerate0-dev", "ca-certificates"]
 
 
 def run(*groups, programs=PROGRAMS, libraries=LIBRARIES, root=True, apt=True, apt_status=0, broken="", unknown=(), system="bookworm"):

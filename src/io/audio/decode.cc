@@ -1,0 +1,89 @@
+#include "io/audio/decode.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "io/audio/decoders.h"
+#include "io/sniff.h"
+
+namespace ingot {
+namespace {
+
+using AudioBytes = std::span<const uint8_t>;
+
+bool has_mark(AudioBytes file, size_t offset, std::string_view text) {
+  return file.size() >= offset + text.size() && std::memcmp(file.data() + offset, text.data(), text.size()) == 0;
+}
+
+bool is_wav(AudioBytes f) { return (has_mark(f, 0, "RIFF") || has_mark(f, 0, "RF64")) && has_mark(f, 8, "WAVE"); }
+bool is_flac(AudioBytes f) { return has_mark(f, 0, "fLaC"); }
+bool is_ogg(AudioBytes f) { return has_mark(f, 0, "OggS"); }
+bool is_aiff(AudioBytes f) { return has_mark(f, 0, "FORM") && (has_mark(f, 8, "AIFF") || has_mark(f, 8, "AIFC")); }
+bool is_au(AudioBytes f) { return has_mark(f, 0, ".snd"); }
+bool is_caf(AudioBytes f) { return has_mark(f, 0, "caff"); }
+// A frame of MPEG audio begins with 11 ones; layer 0 and version 1 are reserved, and so are two values that follow.
+bool is_mp3(AudioBytes f) {
+  if (has_mark(f, 0, "ID3")) return true;
+  return f.size() >= 4 && f[0] == 0xFF && (f[1] & 0xE0) == 0xE0 && (f[1] & 0x18) != 0x08 && (f[1] & 0x06) != 0 &&
+         (f[2] & 0xF0) != 0xF0 && (f[2] & 0x0C) != 0x0C;
+}
+bool is_aac(AudioBytes f) { return f.size() >= 2 && f[0] == 0xFF && (f[1] & 0xF6) == 0xF0; }
+bool is_mp4(AudioBytes f) { return has_mark(f, 4, "ftyp"); }
+bool is_matroska(AudioBytes f) { return has_mark(f, 0, "\x1A\x45\xDF\xA3"); }
+bool is_asf(AudioBytes f) { return has_mark(f, 0, {"\x30\x26\xB2\x75\x8E\x66\xCF\x11", 8}); }
+bool is_amr(AudioBytes f) { return has_mark(f, 0, "#!AMR"); }
+bool is_midi(AudioBytes f) { return has_mark(f, 0, "MThd"); }
+
+using AudioOpener = std::unique_ptr<AudioStream>(std::span<const std::byte>, const char* format, const AudioLimits&);
+
+struct AudioFormat {
+  const char* name;
+  bool (*matches)(AudioBytes file);
+  AudioOpener* open;  // null: this program does not read the format
+};
+
+// cmake/audio.cmake sets the macro: audio is read where the headers of its libraries were found.
+constexpr AudioOpener* kOpen = INGOT_AUDIO_OPEN;
+constexpr AudioFormat kAudioFormats[] = {
+    {"WAV", is_wav, kOpen},   {"FLAC", is_flac, kOpen},        {"Ogg (Vorbis, Opus)", is_ogg, kOpen},
+    {"AAC", is_aac, nullptr},  // before MP3, whose frames begin alike
+    {"MP3", is_mp3, kOpen},   {"AIFF", is_aiff, kOpen},        {"AU", is_au, kOpen},
+    {"CAF", is_caf, kOpen},   {"MP4 or M4A", is_mp4, nullptr}, {"Matroska or WebM", is_matroska, nullptr},
+    {"WMA", is_asf, nullptr}, {"AMR", is_amr, nullptr},        {"MIDI", is_midi, nullptr},
+};
+
+}  // namespace
+
+float clean_sample(float x) { return std::isfinite(x) ? std::clamp(x, -32768.0f, 32768.0f) : 0.0f; }
+
+std::string audio_formats() {
+  std::vector<std::string> names;
+  for (const AudioFormat& format : kAudioFormats)
+    if (format.open != nullptr) names.emplace_back(format.name);
+  if (names.empty()) return "no format, because it was built without libsndfile and libsamplerate";
+  std::string text = names[0];
+  for (size_t i = 1; i < names.size(); ++i) text += (i + 1 == names.size() ? " and " : ", ") + names[i];
+  return text;
+}
+
+std::unique_ptr<AudioStream> open_audio(std::span<const std::byte> file, const AudioLimits& limits) {
+  const AudioBytes bytes(reinterpret_cast<const uint8_t*>(file.data()), file.size());
+  if (bytes.empty()) throw Error("the audio is empty: it has no bytes");
+  if (bytes.size() > limits.max_bytes)
+    throw Error("the audio has {} bytes; the limit is {}: send a shorter recording, or compress it", bytes.size(),
+                limits.max_bytes);
+  for (const AudioFormat& format : kAudioFormats) {
+    if (!format.matches(bytes)) continue;
+    if (format.open != nullptr) return format.open(file, format.name, limits);
+    throw Error("the audio is a {} file; this program reads {}: convert it, as with 'ffmpeg -i FILE audio.flac'",
+                format.name, audio_formats());
+  }
+  throw Error("the audio is {}; this program reads {}",
+              describe_file(bytes.first(std::min<size_t>(bytes.size(), 512)), bytes.size()), audio_formats());
+}
+
+}  // namespace ingot
