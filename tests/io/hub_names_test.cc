@@ -182,6 +182,16 @@ Paths files_of(const Paths& paths, const std::string& file) {
   return files;
 }
 
+TEST(ChooseFiles, DirectoriesOfCTranslate2) {
+  const Paths paths = {"README.md", "config.json", "model.bin", "preprocessor_config.json", "tokenizer.json",
+                       "vocabulary.json"};
+  EXPECT_TRUE(choose_files("o/r", paths, "", "").is_directory());
+  EXPECT_EQ(files_of(paths, "no index is read"), (Paths{"config.json", "model.bin", "tokenizer.json"}));
+  // Without a vocabulary, model.bin is something else, such as a pickle.
+  EXPECT_NE(refusal([] { choose_files("o/r", {"config.json", "model.bin", "tokenizer.json"}, "", ""); }).find("no model"),
+            std::string::npos);
+}
+
 TEST(ChooseFiles, Directories) {
   const Paths paths = {"README.md",
                        "chat_template.jinja",
@@ -228,7 +238,7 @@ TEST(DirectoryFiles, ModulesNameFolders) {
                        "tokenizer.json"};
   Paths sorted = paths;
   std::sort(sorted.begin(), sorted.end());
-  EXPECT_TRUE(has_safetensors(sorted));
+  EXPECT_TRUE(has_weights(sorted));
   const std::string modules =
       scratch_file("modules.json", R"([{"path": "0_Transformer"}, {"path": "dense"}, {"path": "dense"}])");
   EXPECT_EQ(files_of(sorted, modules),

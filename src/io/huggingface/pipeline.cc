@@ -262,7 +262,7 @@ void read_template(const Json& processor, TokenizerSpec& spec) {
 
 }  // namespace
 
-void read_hf_pipeline(const Json& root, TokenizerSpec& spec) {
+void read_hf_pipeline(const Json& root, TokenizerSpec& spec, bool adds_around) {
   const std::vector<Json> cutters = hf_steps(root, "pre_tokenizer", "pretokenizers");
   const bool byte_level =
       std::any_of(cutters.begin(), cutters.end(), [](const Json& step) { return hf_is_type(step, "ByteLevel"); });
@@ -278,6 +278,7 @@ void read_hf_pipeline(const Json& root, TokenizerSpec& spec) {
     throw root.at("model").error("is neither byte-level BPE nor BPE with byte_fallback: use a GGUF file of this model");
   }
   spec.add_bos = spec.add_eos = false;
+  if (!adds_around) return;
   for (const Json& step : hf_steps(root, "post_processor", "processors")) {
     if (hf_is_type(step, "TemplateProcessing")) {
       read_template(step, spec);

@@ -7,7 +7,8 @@
 namespace ingot {
 
 // Sets the tokenizer's kind, the rules that split text into words, and the rules that add a space, BOS or EOS. `root`
-// is the whole document; `spec` already has the tokens. Throws Error naming a step that is not supported.
-void read_hf_pipeline(const Json& root, TokenizerSpec& spec);
+// is the whole document; `spec` already has the tokens. adds_around: as in read_hf_tokenizer. Throws Error naming a
+// step that is not supported.
+void read_hf_pipeline(const Json& root, TokenizerSpec& spec, bool adds_around);
 
 }  // namespace ingot

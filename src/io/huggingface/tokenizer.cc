@@ -226,7 +226,8 @@ void read_tokens(const HfDirectory& directory, const Json& root, TokenTable& tab
 
 }  // namespace
 
-std::unique_ptr<HfTokenizerSpec> read_hf_tokenizer(const HfDirectory& directory, const std::vector<int64_t>& ends) {
+std::unique_ptr<HfTokenizerSpec> read_hf_tokenizer(const HfDirectory& directory, const std::vector<int64_t>& ends,
+                                                   bool adds_around) {
   if (!directory.has("tokenizer.json") && directory.has(kTekkenFile)) return read_tekken(directory);
   if (!directory.has("tokenizer.json"))
     throw Error(
@@ -247,7 +248,7 @@ std::unique_ptr<HfTokenizerSpec> read_hf_tokenizer(const HfDirectory& directory,
   } else {
     read_merges(model.at("merges"), *out);
   }
-  read_hf_pipeline(root, spec);
+  read_hf_pipeline(root, spec, adds_around);
   add_lower_case(directory, spec);
   if (!tells_types(directory)) spec.pair_types = PairTypes::kNone;
   spec.whole_words = flag(model, "ignore_merges");

@@ -20,7 +20,9 @@ struct HfTokenizerSpec {
 };
 
 // `ends`: ids that end an answer, from config.json and generation_config.json. Throws Error naming the file, the path
-// of the value and the fault. Tokenizer::create checks whether the values are consistent.
-std::unique_ptr<HfTokenizerSpec> read_hf_tokenizer(const HfDirectory& directory, const std::vector<int64_t>& ends);
+// of the value and the fault. Tokenizer::create checks whether the values are consistent. adds_around: false if the
+// caller itself adds all tokens around a text, so those of the file (post_processor) do not matter.
+std::unique_ptr<HfTokenizerSpec> read_hf_tokenizer(const HfDirectory& directory, const std::vector<int64_t>& ends,
+                                                   bool adds_around = true);
 
 }  // namespace ingot
