@@ -177,11 +177,11 @@ HubChoice choose_files(const std::string& repo, const std::vector<std::string>& 
   }
   const bool by_tag = !tag.empty() && to_upper(tag) != "LATEST";
   const bool as_directory = to_upper(tag) == "SAFETENSORS" || (!by_tag && models.empty());
-  if (as_directory && has_safetensors(paths)) return {.label = "safetensors"};
+  if (as_directory && has_weights(paths)) return {.label = "safetensors"};
   if (models.empty())
     throw Error(
         "{} has {}", printable(repo),
-        has_safetensors(paths)
+        has_weights(paths)
             ? fmt::format("no GGUF file for the tag '{}', only safetensors files: leave the tag out", printable(tag))
             : "no model: expected GGUF files, or config.json with model.safetensors");
   const HubGguf* model = by_tag ? find_tag(models, tag) : preferred(models);

@@ -16,6 +16,9 @@ constexpr const char* kModules = "modules.json";
 constexpr const char* kConfig = "config.json";
 constexpr const char* kOneFile = "model.safetensors";
 constexpr const char* kIndex = "model.safetensors.index.json";
+constexpr const char* kTokenizer = "tokenizer.json";
+constexpr const char* kCt2Weights = "model.bin";  // of CTranslate2, if a vocabulary is beside it
+constexpr std::string_view kCt2Vocabularies[] = {"vocabulary.json", "vocabulary.txt"};
 
 // The files read from the repository's root folder, even if the model is in another folder.
 constexpr std::string_view kWholeFiles[] = {kModules, "config_sentence_transformers.json"};
@@ -24,7 +27,7 @@ constexpr std::string_view kWholeFiles[] = {kModules, "config_sentence_transform
 constexpr std::string_view kModelFiles[] = {
     kConfig,
     "generation_config.json",
-    "tokenizer.json",
+    kTokenizer,
     "tokenizer_config.json",
     "special_tokens_map.json",
     "added_tokens.json",
@@ -45,8 +48,18 @@ bool contains(const std::vector<std::string>& sorted, const std::string& path) {
   return std::binary_search(sorted.begin(), sorted.end(), path);
 }
 
+bool has_safetensors(const std::vector<std::string>& paths, const std::string& prefix) {
+  return contains(paths, prefix + kOneFile) || contains(paths, prefix + kIndex);
+}
+
+bool has_ct2(const std::vector<std::string>& paths, const std::string& prefix) {
+  return contains(paths, prefix + kCt2Weights) && contains(paths, prefix + kTokenizer) &&
+         std::ranges::any_of(kCt2Vocabularies,
+                             [&](std::string_view name) { return contains(paths, prefix + std::string(name)); });
+}
+
 bool has_model(const std::vector<std::string>& paths, const std::string& prefix) {
-  return contains(paths, prefix + kConfig) && (contains(paths, prefix + kOneFile) || contains(paths, prefix + kIndex));
+  return contains(paths, prefix + kConfig) && (has_safetensors(paths, prefix) || has_ct2(paths, prefix));
 }
 
 // The folder of each module, in the order of modules.json: "1_Pooling/", or "" for the repository's root folder.
@@ -96,7 +109,7 @@ class Files {
 
 }  // namespace
 
-bool has_safetensors(const std::vector<std::string>& paths) {
+bool has_weights(const std::vector<std::string>& paths) {
   if (has_model(paths, "")) return true;
   if (!contains(paths, kModules)) return false;
   return std::any_of(paths.begin(), paths.end(), [&](const std::string& path) {
@@ -119,6 +132,10 @@ std::vector<std::string> directory_files(const std::string& repo, const std::vec
   files.add_present(model, kHfTextOptionFiles);
   for (size_t i = 1; i < prefixes.size(); ++i)
     if (!prefixes[i].empty()) files.add_present(prefixes[i], kModuleFiles);
+  if (!has_safetensors(paths, model)) {
+    files.add(model + kCt2Weights);
+    return files.take();
+  }
   const bool has_index = !contains(paths, model + kOneFile);
   files.add(model + (has_index ? kIndex : kOneFile));
   if (has_index)

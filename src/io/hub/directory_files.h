@@ -1,4 +1,4 @@
-// Selects the files of a repository that make up a safetensors directory. Most files have fixed names. Two files name
+// Selects the files of a repository that make up a directory with safetensors, or with the model.bin of CTranslate2. Most files have fixed names. Two files name
 // further files: modules.json of sentence-transformers names folders, and the index of a sharded model names the
 // shards. Both must be local before the list is complete. Used for the Hub's listing and for the cache.
 #pragma once
@@ -8,8 +8,8 @@
 
 namespace ingot {
 
-// True if a folder that may hold the model has config.json and safetensors weights. `paths`: the repository's, sorted.
-bool has_safetensors(const std::vector<std::string>& paths);
+// True if a folder that may hold the model has config.json and weights. `paths`: the repository's, sorted.
+bool has_weights(const std::vector<std::string>& paths);
 
 // The files of the directory, each once, in the order of download. `paths` are those of the listing or of the cache,
 // sorted. `at_hand(path)` returns the local path of a repository file and may download the file first; only
