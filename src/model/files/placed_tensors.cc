@@ -1,4 +1,4 @@
-#include "model/vision/tower_tensors.h"
+#include "model/files/placed_tensors.h"
 
 #include <cstring>
 
@@ -8,31 +8,35 @@
 
 namespace ingot {
 
-bool TowerTensors::has(const std::string& name) const {
+bool PlacedTensors::has(const std::string& name) const {
   HostTensor host;
   return source_.find_shape(name, 0, 0, host);
 }
 
-HostTensor TowerTensors::find(const std::string& name, int64_t n_out, int64_t n_in, int64_t kernel) {
+HostTensor PlacedTensors::find(const std::string& name, int64_t n_out, int64_t n_in, int64_t kernel) {
   HostTensor host;
   if (!source_.find(name, n_out, n_in, host))
-    throw Error("{}: tensor '{}' of the vision tower is missing", source_.name(), name);
+    throw Error("{}: tensor '{}' of {} is missing", source_.name(), name, what_);
   // A convolution over patches is a product with rows of all pixels of a patch.
   const bool is_convolution =
       kernel > 0 && info(host.format).block_size == 1 && host.n_in == kernel && host.n_out * host.n_in == n_out * n_in;
   if (!is_convolution && (host.n_out != n_out || host.n_in != n_in))
-    throw Error("{}: tensor '{}' of the vision tower is [{}, {}]: expected [{}, {}]", source_.name(), name, host.n_out,
+    throw Error("{}: tensor '{}' of {} is [{}, {}]: expected [{}, {}]", source_.name(), name, what_, host.n_out,
                 host.n_in, n_out, n_in);
   host.n_out = n_out, host.n_in = n_in;
   bytes_ += static_cast<size_t>(n_out) * row_bytes(host.format, n_in);
   return host;
 }
 
-Weight TowerTensors::matrix(const std::string& name, int64_t n_out, int64_t n_in) {
-  return rows_of(name, n_out, 0, n_out, n_in);
+Weight PlacedTensors::matrix(const std::string& name, int64_t n_out, int64_t n_in, unsigned use) {
+  const HostTensor host = find(name, n_out, n_in);
+  const Weight weight =
+      backend_.prepare({.format = host.format, .n_out = n_out, .n_in = n_in, .codes = host.data}, use);
+  if (weight.codes == nullptr) source_.release(host);
+  return weight;
 }
 
-Weight TowerTensors::matrix_in_order(const std::string& name, const std::vector<int>& rows, int64_t n_in) {
+Weight PlacedTensors::matrix_in_order(const std::string& name, const std::vector<int>& rows, int64_t n_in) {
   const auto n_out = static_cast<int64_t>(rows.size());
   const HostTensor host = find(name, n_out, n_in);
   const size_t n_bytes = row_bytes(host.format, n_in);
@@ -44,7 +48,7 @@ Weight TowerTensors::matrix_in_order(const std::string& name, const std::vector<
   return backend_.prepare({.format = host.format, .n_out = n_out, .n_in = n_in, .codes = bytes->data()}, kForMatmul);
 }
 
-Weight TowerTensors::convolution(const std::string& name, int64_t n_out, int64_t n_in, int64_t kernel) {
+Weight PlacedTensors::convolution(const std::string& name, int64_t n_out, int64_t n_in, int64_t kernel) {
   const HostTensor host = find(name, n_out, n_in, kernel);
   const Weight weight =
       backend_.prepare({.format = host.format, .n_out = n_out, .n_in = n_in, .codes = host.data}, kForMatmul);
@@ -52,7 +56,7 @@ Weight TowerTensors::convolution(const std::string& name, int64_t n_out, int64_t
   return weight;
 }
 
-Weight TowerTensors::rows_of(const std::string& name, int64_t total, int64_t first, int64_t n_out, int64_t n_in) {
+Weight PlacedTensors::rows_of(const std::string& name, int64_t total, int64_t first, int64_t n_out, int64_t n_in) {
   const HostTensor host = find(name, total, n_in);
   const uint8_t* rows = host.data + first * static_cast<int64_t>(row_bytes(host.format, n_in));
   const Weight weight =
@@ -61,17 +65,17 @@ Weight TowerTensors::rows_of(const std::string& name, int64_t total, int64_t fir
   return weight;
 }
 
-std::vector<float> TowerTensors::numbers(const std::string& name, int64_t n_out, int64_t n_in, bool optional) {
+std::vector<float> PlacedTensors::numbers(const std::string& name, int64_t n_out, int64_t n_in, bool optional) {
   if (optional && !has(name)) return {};
   return decoded(find(name, n_out, n_in));
 }
 
-std::vector<float> TowerTensors::convolution_numbers(const std::string& name, int64_t n_out, int64_t n_in,
+std::vector<float> PlacedTensors::convolution_numbers(const std::string& name, int64_t n_out, int64_t n_in,
                                                      int64_t kernel) {
   return decoded(find(name, n_out, n_in, kernel));
 }
 
-std::vector<float> TowerTensors::decoded(const HostTensor& host) {
+std::vector<float> PlacedTensors::decoded(const HostTensor& host) {
   const int64_t n_out = host.n_out, n_in = host.n_in;
   std::vector<float> values(static_cast<size_t>(n_out * n_in));
   for (int64_t i = 0; i < n_out; ++i)
@@ -81,19 +85,19 @@ std::vector<float> TowerTensors::decoded(const HostTensor& host) {
   return values;
 }
 
-Tensor TowerTensors::vector(const std::string& name, int64_t n, bool optional) {
+Tensor PlacedTensors::vector(const std::string& name, int64_t n, bool optional) {
   const std::vector<float> values = numbers(name, 1, n, optional);
   return values.empty() ? Tensor{} : upload(values, 1, n);
 }
 
-Tensor TowerTensors::upload(const std::vector<float>& values, int64_t n_rows, int64_t n_cols) {
+Tensor PlacedTensors::upload(const std::vector<float>& values, int64_t n_rows, int64_t n_cols) {
   CHECK_EQ(static_cast<int64_t>(values.size()), n_rows * n_cols);
   const Tensor tensor = backend_.alloc(DType::kF32, n_rows, n_cols);
   backend_.upload(tensor, values.data());
   return tensor;
 }
 
-Weight TowerTensors::matrix_of(const std::vector<float>& values, int64_t n_out, int64_t n_in, Format format) {
+Weight PlacedTensors::matrix_of(const std::vector<float>& values, int64_t n_out, int64_t n_in, Format format) {
   const auto kept = std::make_shared<std::vector<uint8_t>>(static_cast<size_t>(n_out) * row_bytes(format, n_in));
   encode_row(format, values.data(), kept->data(), n_out * n_in);
   kept_.push_back(kept);

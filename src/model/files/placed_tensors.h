@@ -1,7 +1,9 @@
-// TowerTensors: finds the tensors of a vision tower in either dialect, checks their shapes and puts them on a backend.
+// PlacedTensors: finds tensors of a model that has no table of tensors, such as a vision tower, checks their shapes and
+// puts them on a backend.
 #pragma once
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backend/backend.h"
@@ -9,16 +11,18 @@
 
 namespace ingot {
 
-class TowerTensors {
+class PlacedTensors {
  public:
-  TowerTensors(WeightSource& source, Backend& backend) : source_(source), backend_(backend) {}
+  // what: whose tensors they are, for messages: "the vision tower".
+  PlacedTensors(WeightSource& source, Backend& backend, std::string what)
+      : source_(source), backend_(backend), what_(std::move(what)) {}
 
   bool has(const std::string& name) const;
   // A matrix [n_out, n_in]. Throws Error naming a tensor that is missing or has another shape.
-  Weight matrix(const std::string& name, int64_t n_out, int64_t n_in);
+  Weight matrix(const std::string& name, int64_t n_out, int64_t n_in, unsigned use = kForMatmul);
   // The rows of a matrix [rows.size(), n_in] in another order.
   Weight matrix_in_order(const std::string& name, const std::vector<int>& rows, int64_t n_in);
-  // A matrix that is stored as a convolution [n_out, ..., kernel] over pieces of a picture.
+  // A matrix that is stored as a convolution [n_out, ..., kernel], such as over pieces of a picture.
   Weight convolution(const std::string& name, int64_t n_out, int64_t n_in, int64_t kernel);
   // Rows [first, first + n_out) of a matrix with `total` rows.
   Weight rows_of(const std::string& name, int64_t total, int64_t first, int64_t n_out, int64_t n_in);
@@ -42,6 +46,7 @@ class TowerTensors {
 
   WeightSource& source_;
   Backend& backend_;
+  std::string what_;
   size_t bytes_ = 0;
   std::vector<std::shared_ptr<void>> kept_;
 };

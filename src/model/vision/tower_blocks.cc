@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "model/files/placed_tensors.h"
 #include "model/vision/names.h"
-#include "model/vision/tower_tensors.h"
 
 namespace ingot {
 namespace {
@@ -32,7 +32,7 @@ class TowerLoader {
         family_(*config.family),
         is_gguf_(source.dialect() == Dialect::kGguf),
         source_(source),
-        tensors_(source, backend) {
+        tensors_(source, backend, "the vision tower") {
     if (!is_gguf_) find_prefix();
     // Gemma 4 has norms of heads, whose means are of the true size.
     blocks_.head_dim = family_.is_gemma4 ? c_.head_dim : backend.fast_head_dim(c_.head_dim);
@@ -410,7 +410,7 @@ class TowerLoader {
   const TowerFamily& family_;
   const bool is_gguf_;
   WeightSource& source_;
-  TowerTensors tensors_;
+  PlacedTensors tensors_;
   std::string prefix_;
   TowerBlocks blocks_;
 };

@@ -1,0 +1,84 @@
+// SpeechModel: a Whisper model that transcribes recordings (arXiv:2212.04356). A recording is read in windows of 30
+// seconds. The model writes the text of a window with times, and the next window begins where the last whole segment
+// ends. If the text of a window looks wrong, because it repeats itself or is unlikely, the window is written again,
+// with chance (temperatures).
+#pragma once
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "io/audio/decode.h"
+#include "model/speech/log_mel.h"
+#include "model/speech/speech_files.h"
+#include "model/speech/speech_net.h"
+#include "model/speech/transcript.h"
+
+namespace ingot {
+
+struct SpeechOptions {
+  std::string language;          // code or name; empty: detected in the first window
+  bool translates = false;       // to English
+  bool with_times = true;        // false: the model writes no times, and a segment is a window
+  std::string prompt;            // names, words and style that the model should expect
+  bool carries_context = false;  // the text of a window is the prompt of the next one
+  std::vector<float> temperatures = {0, 0.2f, 0.4f, 0.6f, 0.8f, 1.0f};  // tried in order
+  std::optional<float> most_compression = 2.4f;  // a text that compresses better is written again; nothing: no limit
+  std::optional<float> least_logprob = -1.0f;    // so is one whose tokens have a lower mean log-probability
+  // A window is silent if the probability of silence is higher and its text is not likely enough.
+  std::optional<float> most_no_speech = 0.6f;
+  double quietest = -60;  // dBFS: a window whose loudest 30 ms are quieter is silent
+  uint64_t seed = 0;      // of draws
+};
+
+struct SpeechProgress {
+  // Called after each window with the segments that it has added, the seconds done, and those of the recording if the
+  // file states them. Returns false to stop.
+  std::function<bool(std::span<const SpeechSegment> added, double done, std::optional<double> all)> on_window;
+};
+
+class SpeechModel {
+ public:
+  // Throws Error or MemoryError.
+  SpeechModel(SpeechFiles files, const BackendOptions& backend);
+
+  // Throws Error for a language that the model lacks, for a translation by a model of English alone, for a prompt that
+  // is too long, and for what AudioStream refuses. Any thread may call it; windows of several calls take turns.
+  Transcript transcribe(AudioStream& audio, const SpeechOptions& options, const SpeechProgress& progress = {});
+
+  // Throws Error if the options do not fit the model; before any sound is read.
+  void check(const SpeechOptions& options) const;
+
+  const SpeechConfig& config() const { return files_.config; }
+  const SpeechTokens& tokens() const { return files_.tokens; }
+  const Tokenizer& tokenizer() const { return *files_.tokenizer; }
+  const std::string& container() const { return files_.container; }
+  std::string device() const { return net_.backend().description(); }
+  size_t allocated_bytes() const { return net_.backend().allocated_bytes(); }
+  uint64_t progress() const { return net_.backend().progress(); }  // changes while the model computes
+
+ private:
+  struct Call;    // a recording that is transcribed
+  struct Window;  // the text of a window
+
+  void begin_call(Call& call) const;
+  std::vector<int32_t> prompt_of(const Call& call) const;
+  void hear(Call& call, std::span<const float> samples);
+  int32_t detect_language(Call& call);
+  Window write(const Call& call, const std::vector<int32_t>& prompt, float temperature);
+  Window write_well(Call& call, const std::vector<int32_t>& prompt);
+  bool is_poor(const Window& window, const SpeechOptions& options) const;
+  int64_t transcribe_window(Call& call, std::span<const float> samples);
+  int64_t add_segments(Call& call, const Window& window, int64_t n_samples) const;
+  void add_segment(Call& call, const Window& window, std::span<const int32_t> tokens, double start, double end) const;
+  std::string text_of(std::span<const int32_t> tokens) const;
+
+  SpeechFiles files_;
+  LogMel mel_;
+  SpeechNet net_;
+  std::mutex mutex_;  // of net_
+};
+
+}  // namespace ingot

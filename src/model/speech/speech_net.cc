@@ -1,0 +1,283 @@
+#include "model/speech/speech_net.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "backend/blocks/attention.h"
+#include "backend/blocks/cross_attention.h"
+#include "backend/blocks/embed.h"
+#include "backend/blocks/feed_forward.h"
+#include "backend/blocks/frames.h"
+#include "backend/blocks/head.h"
+#include "backend/blocks/pool.h"
+#include "base/error.h"
+#include "base/memory_error.h"
+#include "base/system.h"
+#include "model/files/placed_tensors.h"
+
+namespace ingot {
+namespace {
+
+constexpr int kSpeechBlockSize = 16;  // tokens of a KV block
+constexpr float kSpeechNormEps = 1e-5f;
+
+int blocks_for(int n) { return (n + kSpeechBlockSize - 1) / kSpeechBlockSize; }
+
+// Makes the blocks of a model, with their weights.
+class SpeechLoader {
+ public:
+  SpeechLoader(const SpeechConfig& config, WeightSource& source, Backend& backend)
+      : c_(config), tensors_(source, backend, "the speech model") {}
+
+  FramesBlock frames() {
+    FramesBlock b{.n_features = c_.n_mels, .n_rows = c_.n_rows};
+    b.w1 = convolution("model.encoder.conv1", c_.n_mels);
+    b.w2 = convolution("model.encoder.conv2", c_.dim);
+    b.b1 = tensors_.vector("model.encoder.conv1.bias", c_.dim);
+    b.b2 = tensors_.vector("model.encoder.conv2.bias", c_.dim);
+    b.positions = positions("model.encoder.embed_positions.weight", c_.n_rows);
+    return b;
+  }
+
+  EmbedBlock embedding() {
+    EmbedBlock b{
+        .table = tensors_.matrix("model.decoder.embed_tokens.weight", c_.n_vocab, c_.dim, kForMatmul | kForEmbedding)};
+    b.positions = positions("model.decoder.embed_positions.weight", c_.n_ctx);
+    return b;
+  }
+
+  AttentionBlock attention(const std::string& layer, int n_heads, int index, bool causal) {
+    const std::string name = layer + "self_attn.";
+    AttentionBlock b{.norm = norm(layer + "self_attn_layer_norm")};
+    b.wq = square(name + "q_proj"), b.wk = square(name + "k_proj"), b.wv = square(name + "v_proj");
+    b.bq = bias(name + "q_proj"), b.bk = bias(name + "k_proj"), b.bv = bias(name + "v_proj");
+    b.wo = square(name + "out_proj"), b.bo = bias(name + "out_proj");
+    b.attention = args(n_heads, index);
+    b.attention.causal = causal;
+    return b;
+  }
+
+  CrossAttentionBlock cross_attention(const std::string& layer, int index) {
+    const std::string name = layer + "encoder_attn.";
+    CrossAttentionBlock b{.norm = norm(layer + "encoder_attn_layer_norm")};
+    b.wq = square(name + "q_proj"), b.wk = square(name + "k_proj"), b.wv = square(name + "v_proj");
+    b.bq = bias(name + "q_proj"), b.bk = bias(name + "k_proj"), b.bv = bias(name + "v_proj");
+    b.wo = square(name + "out_proj"), b.bo = bias(name + "out_proj");
+    b.attention = args(c_.n_decoder_heads, index);
+    b.attention.causal = false;
+    return b;
+  }
+
+  FeedForwardBlock feed_forward(const std::string& layer, int ffn_dim) {
+    FeedForwardBlock b{.norm = norm(layer + "final_layer_norm"), .act = Activation::kGelu, .ffn_dim = ffn_dim};
+    b.w_up = tensors_.matrix(layer + "fc1.weight", ffn_dim, c_.dim);
+    b.b_up = tensors_.vector(layer + "fc1.bias", ffn_dim);
+    b.w_down = tensors_.matrix(layer + "fc2.weight", c_.dim, ffn_dim);
+    b.b_down = tensors_.vector(layer + "fc2.bias", c_.dim);
+    return b;
+  }
+
+  NormArgs norm(const std::string& name) {
+    return {.weight = tensors_.vector(name + ".weight", c_.dim),
+            .bias = tensors_.vector(name + ".bias", c_.dim),
+            .eps = kSpeechNormEps,
+            .kind = NormKind::kLayer};
+  }
+
+  std::vector<std::shared_ptr<void>> take_kept() { return tensors_.take_kept(); }
+
+ private:
+  AttentionArgs args(int n_heads, int index) const {
+    const int head_dim = c_.dim / n_heads;
+    return {.layer = index,
+            .n_heads = n_heads,
+            .n_kv_heads = n_heads,
+            .head_dim = head_dim,
+            .scale = 1.0f / std::sqrt(static_cast<float>(head_dim))};
+  }
+
+  Weight square(const std::string& name) { return tensors_.matrix(name + ".weight", c_.dim, c_.dim); }
+  Tensor bias(const std::string& name) { return tensors_.vector(name + ".bias", c_.dim, true); }
+  Tensor positions(const std::string& name, int n) {
+    return tensors_.upload(tensors_.numbers(name, n, c_.dim), n, c_.dim);
+  }
+
+  // A convolution over three frames, stored as [dim, n_in, 3], as a matrix over three frames side by side.
+  Weight convolution(const std::string& name, int n_in) {
+    constexpr int kTaps = 3;
+    const std::vector<float> stored =
+        tensors_.convolution_numbers(name + ".weight", c_.dim, int64_t{kTaps} * n_in, kTaps);
+    std::vector<float> rows(stored.size());
+    const float* from = stored.data();
+    for (int64_t out = 0; out < c_.dim; ++out)
+      for (int64_t in = 0; in < n_in; ++in)
+        for (int64_t tap = 0; tap < kTaps; ++tap) rows[static_cast<size_t>((out * kTaps + tap) * n_in + in)] = *from++;
+    return tensors_.matrix_of(rows, c_.dim, int64_t{kTaps} * n_in);
+  }
+
+  const SpeechConfig& c_;
+  PlacedTensors tensors_;
+};
+
+}  // namespace
+
+struct SpeechNet::Parts {
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<KvCache> encoder_kv, text_kv, sound_kv;  // all layers of the encoder share the pages of one
+  Program encoder, decoder;
+  std::vector<std::shared_ptr<void>> kept;
+  std::vector<float> logits;
+};
+
+SpeechNet::SpeechNet(const SpeechConfig& config, std::unique_ptr<WeightSource> source, const BackendOptions& backend,
+                     int max_windows)
+    : config_(config), max_windows_(max_windows), source_(std::move(source)), parts_(std::make_unique<Parts>()) {
+  CHECK_GE(max_windows, 1);
+  parts_->backend = create_backend(backend);
+  if (const size_t free = parts_->backend->available_bytes(), needed = source_->total_bytes(); needed > free)
+    throw MemoryError("the speech model has {}, but {} has only {} free: take a smaller model, or another device",
+                      human_bytes(needed), backend.device, human_bytes(free));
+  load();
+  allocate();
+}
+
+SpeechNet::~SpeechNet() = default;
+
+const Backend& SpeechNet::backend() const { return *parts_->backend; }
+
+void SpeechNet::load() {
+  const SpeechConfig& c = config_;
+  Parts& p = *parts_;
+  const DType type = p.backend->act_dtype() == DType::kF32 ? DType::kF32 : DType::kF16;
+  const auto shape = [&](int n_layers, int n_heads, int n_blocks) {
+    return KvShape{.n_layers = n_layers,
+                   .n_kv_heads = n_heads,
+                   .head_dim = c.dim / n_heads,
+                   .block_size = kSpeechBlockSize,
+                   .n_blocks = n_blocks * max_windows_,
+                   .dtype = type};
+  };
+  p.encoder_kv = p.backend->make_kv(shape(1, c.n_encoder_heads, blocks_for(c.n_rows)));
+  p.text_kv = p.backend->make_kv(shape(c.n_decoder_layers, c.n_decoder_heads, blocks_for(c.n_ctx)));
+  KvShape sound = shape(c.n_decoder_layers, c.n_decoder_heads, blocks_for(c.n_rows));
+  sound.table = 1, sound.of_source = true;
+  p.sound_kv = p.backend->make_kv(sound);
+
+  SpeechLoader loader(c, *source_, *p.backend);
+  p.encoder.dim = p.decoder.dim = p.decoder.source_dim = c.dim;
+  p.encoder.blocks.emplace_back(loader.frames());
+  for (int i = 0; i < c.n_encoder_layers; ++i) {
+    const std::string layer = fmt::format("model.encoder.layers.{}.", i);
+    AttentionBlock attention = loader.attention(layer, c.n_encoder_heads, 0, false);
+    attention.kv = p.encoder_kv.get();
+    p.encoder.blocks.emplace_back(std::move(attention));
+    p.encoder.blocks.emplace_back(loader.feed_forward(layer, c.encoder_ffn));
+  }
+  p.encoder.blocks.emplace_back(PoolBlock{.norm = loader.norm("model.encoder.layer_norm"), .pools = false});
+
+  const EmbedBlock embedding = loader.embedding();
+  p.decoder.blocks.emplace_back(embedding);
+  for (int i = 0; i < c.n_decoder_layers; ++i) {
+    const std::string layer = fmt::format("model.decoder.layers.{}.", i);
+    AttentionBlock attention = loader.attention(layer, c.n_decoder_heads, i, true);
+    attention.kv = p.text_kv.get();
+    CrossAttentionBlock cross = loader.cross_attention(layer, i);
+    cross.kv = p.sound_kv.get();
+    p.decoder.blocks.emplace_back(std::move(attention));
+    p.decoder.blocks.emplace_back(std::move(cross));
+    p.decoder.blocks.emplace_back(loader.feed_forward(layer, c.decoder_ffn));
+  }
+  p.decoder.blocks.emplace_back(
+      HeadBlock{.norm = loader.norm("model.decoder.layer_norm"), .output = embedding.table, .n_vocab = c.n_vocab});
+  p.kept = loader.take_kept();
+}
+
+void SpeechNet::allocate() {
+  const SpeechConfig& c = config_;
+  Parts& p = *parts_;
+  const int n_rows = c.n_rows * max_windows_;
+  const StepLimits of_encoder =
+      p.encoder.place(*p.backend, {.max_tokens = n_rows, .max_seqs = max_windows_, .max_kv_len = c.n_rows});
+  StepLimits of_decoder = p.decoder.place(*p.backend, {.max_tokens = c.n_ctx * max_windows_,
+                                                       .max_seqs = max_windows_,
+                                                       .max_logits = 2 * max_windows_,
+                                                       .max_kv_len = std::max(c.n_ctx, c.n_rows),
+                                                       .n_vocab = c.n_vocab,
+                                                       .n_tables = 2,
+                                                       .max_source_rows = n_rows});
+  // Products with the rows of sources have as many rows as the encoder's.
+  p.backend->reserve(largest(of_encoder, of_decoder));
+  p.backend->prepare_program(p.encoder);
+  p.backend->prepare_program(p.decoder);
+}
+
+std::vector<float> SpeechNet::encode(std::span<const float> features) {
+  const SpeechConfig& c = config_;
+  Parts& p = *parts_;
+  const auto window = static_cast<size_t>(c.n_frames()) * static_cast<size_t>(c.n_mels);
+  const int n = static_cast<int>(features.size() / window);
+  CHECK(n >= 1 && n <= max_windows_ && features.size() == window * static_cast<size_t>(n));
+  const int max_blocks = blocks_for(c.n_rows);
+  std::vector<int32_t> tokens(static_cast<size_t>(n * c.n_rows)), positions, starts = {0}, lengths, blocks;
+  for (int w = 0; w < n; ++w) {
+    for (int i = 0; i < c.n_rows; ++i) positions.push_back(i);
+    starts.push_back(starts.back() + c.n_rows);
+    lengths.push_back(c.n_rows);
+    for (int b = 0; b < max_blocks; ++b) blocks.push_back(w * max_blocks + b);
+  }
+  const Batch batch{.tokens = tokens,
+                    .positions = positions,
+                    .q_start = starts,
+                    .kv_len = lengths,
+                    .block_table = blocks,
+                    .max_blocks = max_blocks,
+                    .logit_rows = {},
+                    .embeddings = features};
+  p.backend->run(p.encoder, batch);
+  std::vector<float> sound(tokens.size() * static_cast<size_t>(c.dim));
+  p.backend->download(sound.data(), p.encoder.output(n * c.n_rows, n, 0));
+  return sound;
+}
+
+std::span<const float> SpeechNet::decode(std::span<const SpeechStep> steps) {
+  const SpeechConfig& c = config_;
+  Parts& p = *parts_;
+  CHECK(!steps.empty() && static_cast<int>(steps.size()) <= max_windows_);
+  const int text_blocks = blocks_for(c.n_ctx), sound_blocks = blocks_for(c.n_rows),
+            max_blocks = std::max(text_blocks, sound_blocks);
+  std::vector<int32_t> tokens, positions, starts = {0}, lengths, blocks, rows, source_start = {0};
+  const std::vector<int32_t> source_len(steps.size(), c.n_rows);
+  std::vector<float> sources;
+  for (const SpeechStep& step : steps) {
+    const auto n = static_cast<int>(step.tokens.size());
+    CHECK(n >= 1 && step.position + n <= c.n_ctx && step.slot >= 0 && step.slot < max_windows_);
+    for (const int row : step.logit_rows) rows.push_back(starts.back() + row);
+    for (int i = 0; i < n; ++i) positions.push_back(step.position + i);
+    tokens.insert(tokens.end(), step.tokens.begin(), step.tokens.end());
+    starts.push_back(starts.back() + n);
+    lengths.push_back(step.position + n);
+    for (int b = 0; b < max_blocks; ++b) blocks.push_back(b < text_blocks ? step.slot * text_blocks + b : -1);
+    source_start.push_back(source_start.back() + (step.sound.empty() ? 0 : c.n_rows));
+    if (steps.size() > 1) sources.insert(sources.end(), step.sound.begin(), step.sound.end());
+  }
+  for (const SpeechStep& step : steps)
+    for (int b = 0; b < max_blocks; ++b) blocks.push_back(b < sound_blocks ? step.slot * sound_blocks + b : -1);
+  const Batch batch{.tokens = tokens,
+                    .positions = positions,
+                    .q_start = starts,
+                    .kv_len = lengths,
+                    .block_table = blocks,
+                    .max_blocks = max_blocks,
+                    .logit_rows = rows,
+                    .sources = steps.size() > 1 ? std::span<const float>(sources) : steps.front().sound,
+                    .source_start = source_start,
+                    .source_len = source_len};
+  p.backend->run(p.decoder, batch);
+  p.logits.resize(rows.size() * static_cast<size_t>(c.n_vocab));
+  if (!rows.empty())
+    p.backend->download(p.logits.data(), p.decoder.output(static_cast<int>(tokens.size()), batch.n_seqs(),
+                                                          static_cast<int>(rows.size())));
+  return p.logits;
+}
+
+}  // namespace ingot
