@@ -70,6 +70,7 @@ int run(int argc, char** argv) {
   ingot::add_perplexity(app);
   ingot::add_embed(app);
   ingot::add_rerank(app);
+  ingot::add_transcribe(app);
   ingot::add_grammar(app);
   ingot::add_template(app);
   ingot::add_pull(app);

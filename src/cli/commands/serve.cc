@@ -19,6 +19,7 @@
 #include "base/thread_start.h"
 #include "base/threads.h"
 #include "cli/chat/generate.h"
+#include "cli/commands/serve_speech.h"
 #include "cli/mpi/processes.h"
 #include "cli/options/built_in.h"
 #include "cli/options/commands.h"
@@ -26,6 +27,7 @@
 #include "cli/terminal/console.h"
 #include "cli/version.h"
 #include "model/devices/rank_facts.h"
+#include "model/speech/speech_files.h"
 #include "server/app.h"
 #include "server/http/server.h"
 #include "server/metrics_port.h"
@@ -44,10 +46,10 @@ struct ServeOptions {
   ModelPool::Limits pool;
   std::shared_ptr<const Checkpoint> draft_file;  // of model.draft
   int ttl_s = 0;
-  std::vector<std::string> pinned;
+  std::vector<std::string> pinned, aliases;
   HttpServerOptions http;
   AppOptions app;
-  std::vector<std::string> aliases;
+  AudioLimits audio;
   std::string access_log = "-", pooling, tool_parser, slot_folder;
   int metrics_port = -1;  // -1: no separate port
   KvEventsOptions kv_event_options;
@@ -187,26 +189,38 @@ std::shared_ptr<ServedModel> load_served(ServeOptions& o, const std::shared_ptr<
 // The sources of all models to serve. Opens the files now, so an invalid file is reported before the port opens.
 std::vector<ModelSource> open_sources(ServeOptions& o) {
   if (o.paths.empty()) o.paths.push_back("");
-  if (o.paths.size() > 1 && !o.aliases.empty())
-    throw UsageError("--alias works only with one model, but {} are given", o.paths.size());
-  if (o.paths.size() > 1 && !o.pooling.empty())
-    throw UsageError("--pooling works only with one model, but {} are given", o.paths.size());
-  if (o.paths.size() > 1 && !o.model.draft.empty())
-    throw UsageError("--draft works only with one model, but {} are given", o.paths.size());
+  for (const auto& [flag, is_given] : {std::pair{"--alias", !o.aliases.empty()},
+                                       {"--pooling", !o.pooling.empty()},
+                                       {"--draft", !o.model.draft.empty()}})
+    if (o.paths.size() > 1 && is_given)
+      throw UsageError("{} works only with one model, but {} are given", flag, o.paths.size());
   std::vector<ModelSource> sources;
   for (const std::string& path : o.paths) {
-    o.model.path = path;
+    o.model.path = built_in_name(path).empty() ? resolve_model(path, o.model.hub) : path;
+    const std::string id = o.aliases.empty() ? served_name(path) : o.aliases.front();
+    const bool is_pinned = std::ranges::find(o.pinned, id) != o.pinned.end();
+    if (is_speech_model(o.model.path)) {
+      sources.push_back(speech_source(
+          {.id = id,
+           .aliases = o.aliases,
+           .path = o.model.path,
+           .backend = {.device = chosen_device(o.model.device), .n_threads = o.model.n_threads, .isa = o.model.isa},
+           .limits = o.audio,
+           .queue_limit = queue_limit(o, kSpeechThreads),
+           .check_tensors = o.model.check_tensors,
+           .pinned = is_pinned}));
+      continue;
+    }
     auto checkpoint = open_model_file(o.model);
     if (is_embedder(o, *checkpoint) && !o.model.draft.empty())
       throw UsageError("--draft works only with models that write text, but {} makes vectors",
                        printable(served_name(path)));
     o.draft_file = open_draft_file(o.model);
     if (!is_embedder(o, *checkpoint)) checkpoint->config();
-    const std::string id = o.aliases.empty() ? served_name(path) : o.aliases.front();
     sources.push_back({.id = id,
                        .aliases = o.aliases,
                        .load = [&o, checkpoint, id] { return load_served(o, checkpoint, id); },
-                       .pinned = std::ranges::find(o.pinned, id) != o.pinned.end(),
+                       .pinned = is_pinned,
                        .bytes = checkpoint->facts().file_bytes});
   }
   for (const std::string& name : o.pinned)
@@ -555,8 +569,8 @@ void add_serve(CLI::App& app) {
   auto o = std::make_shared<ServeOptions>();
   CLI::App* command = app.add_subcommand("serve", "Serve models over HTTP: OpenAI's API, metrics and a web page");
   command->add_option("MODEL,-m,--model,--hf-repo", o->paths,
-                      "GGUF files, Hugging Face model directories, or ORG/REPO[:QUANT] of the Hugging Face Hub (also "
-                      "-hf), or a built-in model: demo (the default) or demo-vision, which reads images");
+                      "GGUF files, Hugging Face model directories, speech models, ORG/REPO[:QUANT] of the Hugging Face "
+                      "Hub (also -hf), or a built-in model: demo (the default) or demo-vision, which reads images");
   add_hub_options(*command, o->model.hub);
   add_http_options(*command, *o);
   add_limit_options(*command, *o);
@@ -564,11 +578,13 @@ void add_serve(CLI::App& app) {
   add_template_options(*command, o->model);
   add_image_options(*command, o->model.images);
   add_image_source_options(*command, o->app.images);
+  add_audio_options(*command, o->audio);
   add_runner_options(*command, o->model);
   add_snapshot_option(*command, o->model);
   command->footer(
       "Examples:\n  ingot serve model.gguf\n  ingot serve one.gguf two.gguf --models-max 1 --model-ttl 600\n  ingot "
       "serve model.gguf --host 0.0.0.0 --api-key-file keys.txt --max-seqs 32\n"
+      "  ingot serve ggml-base.bin         a speech model: /v1/audio/transcriptions\n"
       "  ingot serve bge-small.gguf        an embedding model: /v1/embeddings; a cross-encoder: /v1/rerank\n"
       "  curl localhost:8080/v1/chat/completions -H 'Content-Type: application/json' \\\n"
       "    -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}'\n"

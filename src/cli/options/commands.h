@@ -14,6 +14,7 @@ void add_logits(CLI::App& app);
 void add_perplexity(CLI::App& app);
 void add_embed(CLI::App& app);
 void add_rerank(CLI::App& app);
+void add_transcribe(CLI::App& app);
 void add_grammar(CLI::App& app);
 void add_template(CLI::App& app);
 void add_pull(CLI::App& app);
