@@ -20,6 +20,7 @@ READS = {
     "template": "chat templates, and messages for them",
     "prefix": "files of saved slots",
     "images": "images: JPEG, PNG, WebP, GIF, HEIF",
+    "speech": "recordings, model files of CTranslate2 and whisper.cpp, forms",
     "calls": "answers of models: reasoning and tool calls",
     "gbnf": "grammars in GBNF",
     "lark": "grammars in Lark",

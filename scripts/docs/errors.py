@@ -19,6 +19,7 @@ TOPICS = [
      "(`ingot pull` checks hashes), or take another quantization. `ingot inspect FILE` shows what can be read."),
     ("Model directories", ("src/io/huggingface/",), "The directory must have config.json, tokenizer.json, and all safetensors files that the "
      "index names: download it again with `ingot pull`. If the checkpoint's quantization is not known, take a GGUF file of the model."),
+    ("Speech", ("src/model/speech/", "src/io/audio/"), "[speech.md](speech.md) has the models and the formats of recordings. `ffmpeg -i FILE audio.flac` converts others."),
     ("JSON, files and metadata", ("src/io/",), "The message names the file and the place in it."),
     ("Tokenizers", ("src/text/tokenizers/",), "The tokenizer's data do not fit together: take the model's original files, or report the model."),
     ("Chat templates", ("src/text/jinja/", "src/text/chat"), "Templates are programs that come with models. `ingot template MODEL` tries one; `--chat-template-file FILE` "

@@ -68,9 +68,11 @@ class Reference:
 
     def body(self, content):
         for kind, one in content.items():
-            if kind == "application/json" and one.get("schema"):
+            if kind in ("application/json", "multipart/form-data") and one.get("schema"):
                 schema = one["schema"]
                 yield f"[{last(schema['$ref'])}](#{last(schema['$ref']).lower()})" if "$ref" in schema else self.type_of(schema)
+            elif kind == "text/plain":
+                yield "or text"
             elif kind == "text/event-stream":
                 yield "or server-sent events"
 
@@ -104,6 +106,8 @@ class Reference:
         words = ["curl", *(["-X", method.upper()] if method == "delete" else []), f"'{address}'" if query else address]
         if "example" in given:
             words += ["-H", "'Content-Type: application/json'", "-d", "'" + json.dumps(given["example"]) + "'"]
+        form = operation.get("requestBody", {}).get("content", {}).get("multipart/form-data", {})
+        words += [f"-F {name}={value}" for name, value in form.get("example", {}).items()]
         return "    " + " ".join(words)
 
     def statuses(self):

@@ -12,6 +12,7 @@
 #include "server/fields/image_fields.h"
 #include "server/fields/known_fields.h"
 #include "server/fields/request_fields.h"
+#include "server/fields/speech_fields.h"
 #include "server/requests/fields.h"
 #include "server/requests/request_memory.h"
 #include "server/web.h"
@@ -22,7 +23,7 @@ namespace ingot {
 constexpr int kImageThreads = 4;
 
 // The kind of model that a route needs.
-enum class Needs { kAny, kWriter, kEmbedder, kRanker };
+enum class Needs { kAny, kWriter, kEmbedder, kRanker, kListener };
 
 struct App::Route {
   const char* method;
@@ -32,6 +33,7 @@ struct App::Route {
   HttpResponse (App::*of_name)(const std::string&) = nullptr;  // or, on a worker, without loading the model
   void (App::*of_answer)(const HttpRequest&, const std::shared_ptr<Responder>&) = nullptr;  // or of a kept answer
   ApiRoute api = kChat;  // selects the known fields of the body
+  bool takes_form = false;  // the body is a form with a file, not JSON
   Needs needs = Needs::kWriter;
   bool is_public = false;
   bool while_loading = false;
@@ -76,6 +78,24 @@ const std::vector<App::Route>& App::routes() {
       {.method = "POST", .path = "/rerank", .on_worker = answer_rerank, .api = kRerank, .needs = Needs::kRanker},
       {.method = "POST", .path = "/v1/reranking", .on_worker = answer_rerank, .api = kRerank, .needs = Needs::kRanker},
       {.method = "POST", .path = "/reranking", .on_worker = answer_rerank, .api = kRerank, .needs = Needs::kRanker},
+      {.method = "POST",
+       .path = "/v1/audio/transcriptions",
+       .on_worker = answer_transcriptions,
+       .api = kAudio,
+       .takes_form = true,
+       .needs = Needs::kListener},
+      {.method = "POST",
+       .path = "/v1/audio/translations",
+       .on_worker = answer_translations,
+       .api = kAudio,
+       .takes_form = true,
+       .needs = Needs::kListener},
+      {.method = "POST",
+       .path = "/inference",
+       .on_worker = answer_transcriptions,
+       .api = kInference,
+       .takes_form = true,
+       .needs = Needs::kListener},
       {.method = "POST", .path = "/tokenize", .on_worker = answer_tokenize, .api = kTokenize, .needs = Needs::kAny},
       {.method = "POST",
        .path = "/detokenize",
@@ -170,14 +190,19 @@ void use_older_name(JsonValue& body) {
 
 // Throws ApiError if the model is of the wrong kind for the route.
 void check_kind(Needs needs, const ServedModel& model) {
-  const Needs is = model.writes() ? Needs::kWriter : model.ranks() ? Needs::kRanker : Needs::kEmbedder;
+  const Needs is = model.writes()  ? Needs::kWriter
+                   : model.hears() ? Needs::kListener
+                   : model.ranks() ? Needs::kRanker
+                                   : Needs::kEmbedder;
   if (needs == Needs::kAny || needs == is) return;
-  const char* does = is == Needs::kWriter   ? "writes text: use /v1/chat/completions or /v1/completions"
-                     : is == Needs::kRanker ? "ranks documents for a query: use /v1/rerank"
-                                            : "embeds texts: use /v1/embeddings";
-  const char* wanted = needs == Needs::kWriter   ? "this route needs a model that writes text"
-                       : needs == Needs::kRanker ? "this route needs a cross-encoder"
-                                                 : "this route needs an embedding model";
+  const char* does = is == Needs::kWriter     ? "writes text: use /v1/chat/completions or /v1/completions"
+                     : is == Needs::kListener ? "transcribes recordings: use /v1/audio/transcriptions"
+                     : is == Needs::kRanker   ? "ranks documents for a query: use /v1/rerank"
+                                              : "embeds texts: use /v1/embeddings";
+  const char* wanted = needs == Needs::kWriter     ? "this route needs a model that writes text"
+                       : needs == Needs::kListener ? "this route needs a speech model"
+                       : needs == Needs::kRanker   ? "this route needs a cross-encoder"
+                                                   : "this route needs an embedding model";
   throw ApiError(400, fmt::format("the model '{}' {}; {}", printable(model.id(), 128), does, wanted), "model");
 }
 
@@ -197,7 +222,8 @@ struct App::Job {
   const Route& route;
   MemoryBudget::Part memory;  // of `body`
   HttpRequest request;
-  JsonValue body;  // the parsed body; request.body is then empty
+  JsonValue body;  // the parsed body; request.body is then empty, if it was JSON
+  std::string_view file;  // in request.body, of a form
   const std::shared_ptr<Responder> responder;
 };
 
@@ -211,6 +237,7 @@ App::App(const AppOptions& options, ModelPool& models)
       prepare_(options.prepare_threads),
       stream_(options.stream_threads),
       image_workers_(kImageThreads),
+      speech_workers_(kSpeechThreads),
       pacer_(stream_, options.stream_interval, options.stream_interval_each) {}
 
 App::~App() { stop_workers(); }
@@ -218,6 +245,7 @@ App::~App() { stop_workers(); }
 void App::stop_workers() {
   prepare_.stop();
   image_workers_.stop();
+  speech_workers_.stop();
   stream_.stop();
 }
 
@@ -286,7 +314,9 @@ std::optional<HttpResponse> App::refuse(HttpRequest& head) {
   if (has_body)
     if (auto refusal = over_limit(head)) return refusal;
   const std::string* type = head.header("content-type");
-  if (has_body && type && !is_json_type(*type) && !is_curl_for_ollama(head, *type))
+  if (has_body && route->takes_form && (!type || !type->starts_with("multipart/form-data")))
+    return refused(415, "the body must be a form with a file: send it as Content-Type: multipart/form-data");
+  if (has_body && !route->takes_form && type && !is_json_type(*type) && !is_curl_for_ollama(head, *type))
     return refused(415, "the body must be JSON in UTF-8: send it as Content-Type: application/json");
   return std::nullopt;
 }
@@ -343,18 +373,26 @@ void App::dispatch(HttpRequest request, std::shared_ptr<Responder> responder) {
 void App::run(const std::shared_ptr<Job>& job) {
   const auto guarded = [](const Job& j, auto f) { answer_errors(j.request.path, j.responder, f); };
   guarded(*job, [&] {
-    take_memory(job->memory, json_bytes(job->request.body));
-    const bool may_be_empty = job->route.api == kSlot;  // action=erase needs no fields
-    job->body = may_be_empty && job->request.body.empty() ? JsonValue::object()
-                                                          : parse_request_json(std::exchange(job->request.body, {}));
+    if (job->route.takes_form) {
+      job->body = form_as_json(job->request, job->request.body, job->file);
+    } else {
+      take_memory(job->memory, json_bytes(job->request.body));
+      const bool may_be_empty = job->route.api == kSlot;  // action=erase needs no fields
+      job->body = may_be_empty && job->request.body.empty() ? JsonValue::object()
+                                                            : parse_request_json(std::exchange(job->request.body, {}));
+    }
     check_fields(job->route.api, job->body);
     if (job->route.api == kOllamaModel) use_older_name(job->body);
-    const std::string name = model_name(job->body);
+    const std::string name = model_name(job->body, job->route.needs == Needs::kListener);
     if (job->route.of_name) return job->responder->respond((this->*job->route.of_name)(name));
     models_.acquire(name, [this, job, guarded, name](std::shared_ptr<ServedModel> model, const std::string& failure) {
       guarded(*job, [&] {
         if (!model) throw ApiError(503, "the model could not be loaded: " + printable(failure, 512));
         check_kind(job->route.needs, *model);
+        if (job->route.needs == Needs::kListener)
+          return speech_workers_.post([this, job, guarded, model, name] {
+            guarded(*job, [&] { run_on_model(job, model, name); });
+          });
         if (!model->images() || !has_images(job->body)) return run_on_model(job, model, name);
         if (n_image_jobs_ >= options_.images.max_queue)
           throw ApiError(429,
@@ -374,11 +412,12 @@ void App::run(const std::shared_ptr<Job>& job) {
 void App::run_on_model(const std::shared_ptr<Job>& job, const std::shared_ptr<ServedModel>& model,
                        const std::string& name) {
   job->route.on_worker({job->request, job->body, model, job->responder, pacer_, options_.keep_billing_header, models_,
-                        name, options_.images});
+                        name, options_.images, job->file});
 }
 
-// The model that the body names. With a single model, any name means that model.
-std::string App::model_name(const JsonValue& body) {
+// The model that the body names. With a single model, any name means that model. The same holds for the only speech
+// model on routes for recordings, and for the only other model on the other routes.
+std::string App::model_name(const JsonValue& body, bool for_speech) {
   const std::string name = Fields(body).string("model", 1024).value_or("");
   if (models_.size() == 1) {
     if (!name.empty() && !models_.knows(name) && !told_other_name_.test_and_set())
@@ -388,6 +427,7 @@ std::string App::model_name(const JsonValue& body) {
           printable(name, 128));
     return "";
   }
+  if (const auto only = models_.knows(name) ? std::nullopt : models_.only_of(for_speech)) return *only;
   if (name.empty())
     throw ApiError(400, "model is missing: the server has several models; /v1/models lists them", "model");
   if (models_.knows(name)) return name;

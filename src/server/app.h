@@ -75,7 +75,7 @@ class App final : public HttpHandler {
   void log_access(const AccessRecord& record) const;
   void run(const std::shared_ptr<Job>& job);
   void run_on_model(const std::shared_ptr<Job>& job, const std::shared_ptr<ServedModel>& model, const std::string& name);
-  std::string model_name(const JsonValue& body);
+  std::string model_name(const JsonValue& body, bool for_speech);
   std::optional<HttpResponse> over_limit(const HttpRequest& head);
 
   HttpResponse list_models(const HttpRequest& request) const;
@@ -105,6 +105,7 @@ class App final : public HttpHandler {
   ModelPool& models_;
   Workers prepare_, stream_;
   Workers image_workers_;  // load and encode the images of requests, which takes long
+  Workers speech_workers_;
   Pacer pacer_;
 };
 

@@ -54,11 +54,12 @@ JsonValue model_json(const ModelPool::Row& row) {
   json["max_model_len"] = m.n_ctx();
   JsonValue inputs = JsonValue::array({"text"});
   if (m.images()) inputs.push_back("image");
+  if (m.hears()) inputs = JsonValue::array({"audio"});
   json["architecture"] = {{"input_modalities", std::move(inputs)},
                           {"output_modalities",
-                           {m.writes()  ? "text"
-                            : m.ranks() ? "scores"
-                                        : "embeddings"}}};
+                           {m.writes() || m.hears() ? "text"
+                            : m.ranks()             ? "scores"
+                                                    : "embeddings"}}};
   if (m.images()) json["images"] = image_facts(*m.images());
   json["meta"] = {{"n_vocab", m.info().n_vocab},           {"n_ctx", m.n_ctx()},
                   {"n_ctx_train", m.facts().n_ctx_train},  {"n_embd", m.facts().dim},
@@ -103,7 +104,7 @@ HttpResponse App::props(const HttpRequest&) const {
                {"chat_template", model->writes() ? JsonValue(model->chat().source()) : JsonValue()},
                {"bos_token", text(tokenizer.bos())},
                {"eos_token", text(tokenizer.eos())},
-               {"modalities", {{"vision", model->images() != nullptr}, {"audio", false}}},
+               {"modalities", {{"vision", model->images() != nullptr}, {"audio", model->hears()}}},
                {"build_info", "ingot " + options_.version},
                {"is_sleeping", false}})};
 }

@@ -51,6 +51,17 @@ class Reply:
         return error
 
 
+def form_body(fields):
+    """(body, Content-Type) of a form in multipart/form-data; bytes are a file."""
+    boundary = "0f7e3b"
+    parts = []
+    for name, value in fields.items():
+        is_file = isinstance(value, bytes)
+        head = f'Content-Disposition: form-data; name="{name}"' + ('; filename="talk.bin"' if is_file else "")
+        parts += [f"--{boundary}\r\n{head}\r\n\r\n".encode(), value if is_file else str(value).encode(), b"\r\n"]
+    return b"".join(parts) + f"--{boundary}--\r\n".encode(), f"multipart/form-data; boundary={boundary}"
+
+
 class Server:
     """ingot serve on a free port. log: its standard error so far."""
 

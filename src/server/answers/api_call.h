@@ -17,6 +17,7 @@ struct ApiCall {
   ModelPool& models;
   std::string name;  // of the model in the pool
   const ImagePolicy& images;
+  std::string_view file = {};  // of a form: the bytes of its file
 };
 
 

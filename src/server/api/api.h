@@ -22,6 +22,10 @@ void answer_tokenize(const ApiCall& call);    // POST /tokenize: takes the field
 void answer_detokenize(const ApiCall& call);  // POST /detokenize
 void answer_template(const ApiCall& call);    // POST /apply-template
 
+// Forms with a recording.
+void answer_transcriptions(const ApiCall& call);  // POST /v1/audio/transcriptions, /inference of whisper.cpp's server
+void answer_translations(const ApiCall& call);    // POST /v1/audio/translations
+
 // Ollama's API.
 void answer_ollama_chat(const ApiCall& call);        // POST /api/chat
 void answer_ollama_generate(const ApiCall& call);    // POST /api/generate

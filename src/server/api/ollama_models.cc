@@ -9,7 +9,7 @@ namespace ingot {
 namespace {
 
 JsonValue capabilities(const ServedModel& model) {
-  if (model.ranks()) return JsonValue::array();
+  if (model.ranks() || model.hears()) return JsonValue::array();
   if (!model.writes()) return {"embedding"};
   JsonValue names = {"completion", "tools"};
   if (can_think(model)) names.push_back("thinking");

@@ -102,7 +102,7 @@ ApiError refusal(const Error& error, const GenerationSpec& spec) {
 std::optional<WantedGrammar> wanted_grammar(const ServedModel& model, const GenerationSpec& spec) {
   std::optional<WantedGrammar> wanted = spec.wanted;
   if (!wanted) return wanted;
-  if (!model.writes()) throw ApiError(400, "this model embeds texts and writes no answer", wanted->path);
+  if (!model.writes()) throw ApiError(400, "this model writes no answer", wanted->path);
   wanted->text.any_order = model.any_order();
   wanted->text.is_lenient = model.lenient_schemas();
   return wanted;

@@ -168,9 +168,21 @@ constexpr KnownField kFields[] = {
     {"top_n", kRerank, kInteger},
     {"return_documents", kRerank, kBool},
 
+    // Forms with a recording. The file is its name here.
+    {"file", kAudio | kInference, kString},
+    {"language", kAudio | kInference, kString},
+    {"prompt", kAudio | kInference, kString},
+    {"response_format", kAudio | kInference, kString},
+    {"temperature", kAudio | kInference, kString},
+    {"stream", kAudio, kString},
+    {"timestamp_granularities", kAudio, kString},
+    {"translate", kInference, kString},
+
     // Fields without effect here: accounts, storage and service levels of other servers.
     {"metadata", kChat | kMessages, kObject, kIgnored},
     {"user", kText | kEmbeddings | kRerank, kString, kIgnored},
+    {"chunking_strategy", kAudio, kString, kIgnored},  // windows end where segments do
+    {"temperature_inc", kInference, kString, kIgnored},
     {"parallel_tool_calls", kTokenize | kTemplate, kBool, kIgnored},
     {"store", kOpenAi, kBool, kIgnored},
     {"service_tier", kText, kString, kIgnored},
@@ -293,6 +305,9 @@ constexpr KnownField kFields[] = {
     {"compaction", kMessages, kAny, kRefused, "", kNoMemory},
     {"thread", kMessages, kAny, kRefused, "", kNoMemory},
     {"fallbacks", kMessages, kAny, kRefused},
+    {"include", kAudio, kString, kRefused, R"("")"},
+    {"known_speaker_names", kAudio, kString, kRefused, R"("")",
+     "is not supported: this server tells no speakers apart"},
     {"input_type", kEmbeddings, kString, kRefused, kNever, kNotNames},
     {"task", kEmbeddings, kString, kRefused, kNever, kNotNames},
     {"late_chunking", kEmbeddings, kBool, kRefused},

@@ -31,6 +31,8 @@ enum ApiRoute : uint32_t {
   kLlamaInfill = 65536,       // /infill
   kModelName = 131072,        // /models/load, /models/unload
   kSlot = 262144,             // /slots/ID
+  kAudio = 524288,            // /v1/audio/transcriptions, /v1/audio/translations; values are texts
+  kInference = 1048576,       // /inference; values are texts
 };
 
 // Bits, because a field may have several types. Any field may be null, which means absent.

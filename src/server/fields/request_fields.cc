@@ -227,7 +227,7 @@ void check_scores(const Fields& fields, const char* field, const GenerationSpec&
 ChatPrompt chat_prompt(const ApiCall& call, JsonValue messages, AnswerForm& form, const JsonValue& variables,
                        const char* param, ChatEnd end) {
   const ServedModel& model = *call.model;
-  if (!model.writes()) throw ApiError(400, "this model embeds texts and has no chat template", param);
+  if (!model.writes()) throw ApiError(400, "this model has no chat template", param);
   rename_reasoning(messages);
   if (messages.is_array() && messages.empty())
     throw ApiError(400, fmt::format("{} is empty: it needs at least one message", param), param);

@@ -32,6 +32,12 @@ ModelPool::Entry* ModelPool::find(const std::string& name) {
 
 bool ModelPool::knows(const std::string& name) const { return find(name) != nullptr; }
 
+std::optional<std::string> ModelPool::only_of(bool hears) const {
+  const auto is_one = [hears](const Entry& entry) { return entry.source.hears == hears; };
+  if (std::ranges::count_if(entries_, is_one) != 1) return std::nullopt;
+  return std::ranges::find_if(entries_, is_one)->source.id;
+}
+
 void ModelPool::acquire(const std::string& name, Ready ready) {
   std::shared_ptr<ServedModel> model;
   {

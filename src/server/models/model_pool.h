@@ -25,6 +25,7 @@ struct ModelSource {
   std::vector<std::string> aliases;
   std::function<std::shared_ptr<ServedModel>()> load;  // returns a started model; throws Error
   bool pinned = false;
+  bool hears = false;  // a speech model
   size_t bytes = 0;  // the model's minimum memory; exact once loaded (ModelFacts::taken_bytes)
 };
 
@@ -54,6 +55,8 @@ class ModelPool {
 
   bool knows(const std::string& name) const;
   size_t size() const { return entries_.size(); }
+  // The name of the only speech model, or of the only other model; nothing if there are none or several.
+  std::optional<std::string> only_of(bool hears) const;
   // Calls `ready` at once, or from the loading thread when the model has been loaded. `name` must be known. An empty
   // name means the first model.
   void acquire(const std::string& name, Ready ready);

@@ -1,5 +1,5 @@
-// ServedModel: one model that answers requests, with a limit on the number of requests at once. A model either
-// generates text (engine, tokenizer, template), or embeds or ranks (a queue of texts).
+// ServedModel: one model that answers requests, with a limit on the number of requests at once. A model generates text
+// (engine, tokenizer, template), embeds or ranks (a queue of texts), or transcribes recordings.
 #pragma once
 #include <fmt/format.h>
 
@@ -7,6 +7,7 @@
 #include <ctime>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -15,6 +16,7 @@
 #include "engine/engine.h"
 #include "engine/speculate/modes.h"
 #include "io/huggingface/generation_config.h"
+#include "model/speech/speech_model.h"
 #include "model/vectors/embedder.h"
 #include "model/vision/image_cache.h"
 #include "server/models/embed_queue.h"
@@ -27,6 +29,8 @@
 #include "text/tokenizers/tokenizer.h"
 
 namespace ingot {
+
+inline constexpr int kSpeechThreads = 4;  // recordings that are transcribed in turns
 
 struct ModelFacts {
   int64_t n_parameters = 0, n_bytes = 0;
@@ -47,6 +51,8 @@ struct ServedModelParts {
   ImageLimits image_limits = {};
   size_t image_cache_bytes = size_t{256} << 20;
   std::unique_ptr<Embedder> embedder = {};  // set instead of runner and tokenizer: the model embeds or ranks
+  std::unique_ptr<SpeechModel> speech = {};  // or this: the model transcribes recordings
+  AudioLimits audio_limits = {};
   GenerationConfig defaults;
   ModelFacts facts;
   EngineOptions engine = {};
@@ -63,6 +69,7 @@ class ServedModel {
  public:
   explicit ServedModel(ServedModelParts parts)
       : parts_(std::move(parts)), info_(info_of(parts_)), metrics(parts_.id, n_ctx()) {
+    if (parts_.speech) return;
     if (parts_.embedder) {
       embeds_.emplace([this](std::vector<EmbedText> texts) { return compute(std::move(texts)); },
                       ranks() ? 1 : parts_.embedder->dim(),
@@ -85,21 +92,32 @@ class ServedModel {
     slots_.emplace(info_.max_seqs);
     engine_.emplace(*parts_.runner, parts_.engine);
   }
-  void start() { engine_ ? engine_->start() : embeds_->start(); }
-  void stop() { engine_ ? engine_->stop() : embeds_->stop(); }  // fails all remaining requests
+  void start() {
+    if (engine_) engine_->start();
+    if (embeds_) embeds_->start();
+  }
+  void stop() {  // fails all remaining requests
+    is_stopping_ = true;
+    if (engine_) engine_->stop();
+    if (embeds_) embeds_->stop();
+  }
 
   const std::string& id() const { return parts_.id; }
   const std::vector<std::string>& aliases() const { return parts_.aliases; }
-  // The model's purpose. A model that neither writes nor ranks embeds.
-  bool writes() const { return parts_.embedder == nullptr; }
-  bool ranks() const { return !writes() && parts_.embedder->ranks(); }
-  const Tokenizer& tokenizer() const { return parts_.embedder ? parts_.embedder->tokenizer() : *parts_.tokenizer; }
+  // The model's purpose. A model that neither writes, ranks nor hears embeds.
+  bool writes() const { return parts_.embedder == nullptr && parts_.speech == nullptr; }
+  bool ranks() const { return parts_.embedder != nullptr && parts_.embedder->ranks(); }
+  bool hears() const { return parts_.speech != nullptr; }
+  const Tokenizer& tokenizer() const {
+    if (parts_.speech) return parts_.speech->tokenizer();
+    return parts_.embedder ? parts_.embedder->tokenizer() : *parts_.tokenizer;
+  }
   const ChatTemplate& chat() const { return parts_.chat; }
   const ThinkingControls& thinking() const { return thinking_; }  // of a model that writes
   const GenerationConfig& defaults() const { return parts_.defaults; }
   const ModelFacts& facts() const { return parts_.facts; }
   const RunnerInfo& info() const { return info_; }
-  int n_ctx() const { return !parts_.embedder ? context_limit(info_) : info_.n_ctx; }
+  int n_ctx() const { return writes() ? context_limit(info_) : info_.n_ctx; }
   std::time_t created() const { return created_; }
   Engine& engine() { return *engine_; }      // of a model that writes
   Slots& slots() { return *slots_; }         // of a model that writes
@@ -114,6 +132,13 @@ class ServedModel {
   const ImageCache* images() const { return images_ ? &*images_ : nullptr; }
   EmbedQueue& embeds() { return *embeds_; }  // of a model that embeds or ranks
   const Embedder& embedder() const { return *parts_.embedder; }
+  SpeechModel& speech() { return *parts_.speech; }  // of a model that hears
+  const AudioLimits& audio_limits() const { return parts_.audio_limits; }
+  bool is_stopping() const { return is_stopping_; }
+  void lose_device(const std::string& why) {  // of a model that hears
+    const std::lock_guard lock(fault_mutex_);
+    if (speech_fault_.empty()) speech_fault_ = why;
+  }
   // For replays after the engine has lost its device. The pool sets a function that calls back with the replacement of
   // this model, or with null and the reason. Set the function before the first request.
   using Fresh = std::function<void(std::shared_ptr<ServedModel> model, const std::string& failure)>;
@@ -121,9 +146,18 @@ class ServedModel {
   bool asks_for_fresh() const { return ask_for_fresh_ != nullptr; }
   void ask_for_fresh(Fresh ready) const { ask_for_fresh_(std::move(ready)); }
   // If not empty, the model cannot answer any more requests.
-  std::string fault() const { return engine_ ? engine_->fault() : embeds_->fault(); }
-  bool lost_device() const { return engine_ ? engine_->lost_device() : !embeds_->fault().empty(); }
+  std::string fault() const {
+    const std::lock_guard lock(fault_mutex_);
+    return engine_ ? engine_->fault() : embeds_ ? embeds_->fault() : speech_fault_;
+  }
+  bool lost_device() const { return engine_ ? engine_->lost_device() : !fault().empty(); }
   EngineGauges gauges() const {
+    if (parts_.speech) {
+      EngineGauges gauges;
+      gauges.n_running = std::min(n_taken(), info_.max_seqs), gauges.n_waiting = n_taken() - gauges.n_running;
+      gauges.is_working = n_taken() > 0, gauges.progress = parts_.speech->progress();
+      return gauges;
+    }
     EngineGauges gauges = engine_ ? engine_->gauges() : embeds_->gauges();
     if (parts_.embedder) gauges.progress += parts_.embedder->progress();
     if (parts_.draft) gauges.progress += parts_.draft->progress();
@@ -161,6 +195,11 @@ class ServedModel {
 
  private:
   static RunnerInfo info_of(const ServedModelParts& parts) {
+    if (parts.speech)
+      return {.n_vocab = parts.speech->config().n_vocab,
+              .n_ctx = parts.speech->config().n_ctx,
+              .max_batch_tokens = parts.speech->config().n_ctx,
+              .max_seqs = kSpeechThreads};
     if (!parts.embedder) return parts.runner->info();
     const Embedder& e = *parts.embedder;
     return {.n_vocab = e.n_vocab(), .n_ctx = e.max_tokens(), .max_batch_tokens = e.max_batch_tokens(), .max_seqs = 256};
@@ -185,6 +224,9 @@ class ServedModel {
   const RunnerInfo info_;
   const std::time_t created_ = std::time(nullptr);
   std::atomic<int> taken_{0};
+  std::atomic<bool> is_stopping_{false};
+  mutable std::mutex fault_mutex_;
+  std::string speech_fault_;
   ThinkingControls thinking_;
   std::optional<AnswerModel> answers_;
   std::optional<Slots> slots_;
@@ -194,7 +236,7 @@ class ServedModel {
   ModelMetrics metrics;
 
  private:
-  // One of engine_ and embeds_ is set. Both come last, because their threads use the other members.
+  // At most one of engine_ and embeds_ is set. Both come last, because their threads use the other members.
   std::optional<Engine> engine_;
   std::optional<EmbedQueue> embeds_;
 };

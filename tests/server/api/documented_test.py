@@ -6,9 +6,10 @@ import subprocess
 import sys
 
 import pytest
-from conftest import SOURCE, running
+from conftest import SOURCE, form_body, running
 
 DATA = SOURCE / "tests" / "data"
+TALK = DATA / "audio" / "tone.flac"
 PAGES = ["http.md", "server.md", "embeddings.md", "fleets.md"]
 ADDRESS = re.compile(r"http://127\.0\.0\.1:808[01](/\S*)$")
 
@@ -21,11 +22,15 @@ def commands():
 
 
 def request_of(line):
-    """(method, path, headers, body) of a command of curl with -X, -H, -N and -d."""
+    """(method, path, headers, body) of a command of curl with -X, -H, -N, -d and -F."""
     words = iter(shlex.split(line)[1:])
     method, path, headers, body = None, None, {}, None
+    form = {}
     for word in words:
-        if word == "-X":
+        if word == "-F":
+            name, value = next(words).split("=", 1)
+            form[name] = TALK.read_bytes() if value.startswith("@") else value
+        elif word == "-X":
             method = next(words)
         elif word == "-H":
             name, value = next(words).split(": ")
@@ -34,6 +39,8 @@ def request_of(line):
             body = next(words)
         elif word != "-N":
             path = ADDRESS.match(word)[1]
+    if form:
+        body, headers["Content-Type"] = form_body(form)
     return method or ("POST" if body else "GET"), path, headers, body
 
 
@@ -42,13 +49,14 @@ def servers(tmp_path_factory):
     with contextlib.ExitStack() as stack:
         folder = tmp_path_factory.mktemp("slots")
         start = lambda *args: stack.enter_context(running(*args))
-        yield {"write": start(SOURCE / "models/demo.gguf", "--slot-save-path", folder), "embed": start(DATA / "encoders/bert"), "rank": start(DATA / "rankers/bert.gguf")}
+        yield {"write": start(SOURCE / "models/demo.gguf", "--slot-save-path", folder), "embed": start(DATA / "encoders/bert"), "rank": start(DATA / "rankers/bert.gguf"),
+               "speech": start(DATA / "speech")}
 
 
 @pytest.mark.parametrize("page, line", commands(), ids=lambda value: value[:60])
 def test_a_command_of_curl(servers, page, line):
     method, path, headers, body = request_of(line)
-    kind = "embed" if "embed" in path else "rank" if "rerank" in path else "write"
+    kind = "speech" if "audio" in path or path == "/inference" else "embed" if "embed" in path else "rank" if "rerank" in path else "write"
     if path == "/infill":
         servers[kind].request(method, path, body, headers).error(400)  # the demo model has no tokens for it
         return

@@ -27,6 +27,9 @@ const std::map<std::string, ApiRoute> kRoutes = {{"/v1/chat/completions", kChat}
                                                  {"/apply-template", kTemplate},
                                                  {"/completion", kLlamaCompletion},
                                                  {"/infill", kLlamaInfill},
+                                                 {"/v1/audio/transcriptions", kAudio},
+                                                 {"/v1/audio/translations", kAudio},
+                                                 {"/inference", kInference},
                                                  {"/models/load", kModelName},
                                                  {"/slots/{id}", kSlot},
                                                  {"/models/unload", kModelName},
@@ -122,7 +125,8 @@ TEST(KnownFields, AgreeWithTheDescription) {
   const JsonValue api = json_of("../../src/server/web/openapi.json");
   size_t n = 0;
   for (const auto& [path, route] : kRoutes) {
-    const JsonValue& body = api["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"];
+    const JsonValue& content = api["paths"][path]["post"]["requestBody"]["content"];
+    const JsonValue& body = content.front()["schema"];  // of JSON or of a form
     for (const auto& [name, schema] : resolved(api, body)["properties"].items()) {
       const KnownField* field = find(route, name);
       ASSERT_TRUE(field) << path << ": " << name;
