@@ -159,8 +159,10 @@ void SpeechNet::load() {
   };
   p.encoder_kv = p.backend->make_kv(shape(1, c.n_encoder_heads, blocks_for(c.n_rows)));
   p.text_kv = p.backend->make_kv(shape(c.n_decoder_layers, c.n_decoder_heads, blocks_for(c.n_ctx)));
+  // A step reads all keys of its sounds, so their type decides its speed.
   KvShape sound = shape(c.n_decoder_layers, c.n_decoder_heads, blocks_for(c.n_rows));
   sound.table = 1, sound.of_source = true;
+  if (p.backend->name() != "ref") sound.dtype = DType::kF16;
   p.sound_kv = p.backend->make_kv(sound);
 
   SpeechLoader loader(c, *source_, *p.backend);
