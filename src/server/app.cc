@@ -427,7 +427,8 @@ std::string App::model_name(const JsonValue& body, bool for_speech) {
           printable(name, 128));
     return "";
   }
-  if (const auto only = models_.knows(name) ? std::nullopt : models_.only_of(for_speech)) return *only;
+  const bool is_known = !name.empty() && models_.knows(name);
+  if (const auto only = is_known ? std::nullopt : models_.only_of(for_speech)) return *only;
   if (name.empty())
     throw ApiError(400, "model is missing: the server has several models; /v1/models lists them", "model");
   if (models_.knows(name)) return name;

@@ -39,7 +39,7 @@ def test_the_formats_say_the_same(server):
     verbose = send(server, response_format="verbose_json").json()
     assert verbose["task"] == "transcribe" and verbose["language"] == "german" and verbose["duration"] == 1
     assert [s["id"] for s in verbose["segments"]] == list(range(len(verbose["segments"]))) and verbose["segments"]
-    assert all(0 <= s["start"] <= s["end"] <= 1.2 for s in verbose["segments"])
+    assert all(0 <= s["start"] <= s["end"] <= 1.6 for s in verbose["segments"])
     text = "".join(s["text"] for s in verbose["segments"]).strip()
     assert verbose["text"] == text
     assert send(server).json() == {"text": text}
@@ -56,7 +56,7 @@ def test_a_stream_adds_up_to_the_text(server):
     events = reply.events()
     assert [e["type"] for e in events[:-1]] == ["transcript.text.delta"] * (len(events) - 1) and len(events) > 1
     assert events[-1] == {"type": "transcript.text.done", "text": send(server).json()["text"]}
-    assert "".join(e["delta"] for e in events[:-1]).strip() == events[-1]["text"]
+    assert "".join(e["delta"] for e in events[:-1]).rstrip(" \n\t\r") == events[-1]["text"]
 
 
 def test_translations_and_the_server_of_whisper_cpp(server):
