@@ -20,7 +20,7 @@ void forbid(std::span<float> logits, int32_t first, int64_t end) {
 
 // exp(x) for x <= 0 with a relative error below 1e-6, in a form that compilers turn into vectors: 2^n times a polynomial.
 static float exp_of(float x) {
-  const float y = std::max(x, -80.0f) * 1.44269504f, n = std::floor(y), f = (y - n) * 0.693147181f;
+  const float y = (x > -80.0f ? x : -80.0f) * 1.44269504f, n = std::floor(y), f = (y - n) * 0.693147181f;
   const float series =
       1 + f * (1 + f * (0.5f + f * (0.166666667f + f * (0.0416666667f + f * (0.00833333333f + f * 0.00138888889f)))));
   return series * std::bit_cast<float>((static_cast<int32_t>(n) + 127) << 23);

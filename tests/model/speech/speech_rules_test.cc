@@ -43,8 +43,8 @@ TEST(SpeechRules, WithoutTimes) {
 }
 
 TEST(SpeechRules, LogSumExp) {
-  EXPECT_NEAR(log_sum_exp(std::vector<float>{0, 0, 0, 0}), std::log(4.0), 1e-12);
-  EXPECT_NEAR(log_sum_exp(std::vector<float>{1000, 999}), 1000 + std::log1p(std::exp(-1.0)), 1e-9);
+  EXPECT_NEAR(log_sum_exp(std::vector<float>{0, 0, 0, 0}), std::log(4.0), 1e-6);
+  EXPECT_NEAR(log_sum_exp(std::vector<float>{1000, 999}), 1000 + std::log1p(std::exp(-1.0)), 1e-6);
   EXPECT_EQ(log_sum_exp({}), -std::numeric_limits<double>::infinity());
 }
 
