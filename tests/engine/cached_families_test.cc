@@ -44,6 +44,7 @@ TEST_P(CachedFamilies, ContinueFromCachedTokens) {
                              .max_seqs = 16,
                              .block_size = 8,
                              .n_kv_tokens = 8192,
+                             .n_snapshots = -1,
                              .kv_dtype = DType::kF32},
                nullptr);
   Engine engine(runner, {.chunk = 13});
