@@ -43,7 +43,7 @@ class DummyTower final : public WeightSource {
   bool find(const std::string& name, int64_t n_out, int64_t n_in, HostTensor& out) override {
     if (!exists(name)) return false;
     const bool is_vector = n_out == 1, is_norm = name.find("norm") != name.npos || name.find("ln_q") != name.npos;
-    out = {.format = is_vector ? Format::F32 : Format::F16, .n_out = n_out, .n_in = n_in};
+    out = {.format = is_vector ? Format::F32 : Format::BF16, .n_out = n_out, .n_in = n_in};
     const auto n = static_cast<size_t>(n_out) * row_bytes(out.format, n_in);
     kept_.emplace_back(n);
     uint8_t* bytes = kept_.back().data();
