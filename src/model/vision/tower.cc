@@ -14,6 +14,8 @@ namespace ingot {
 namespace {
 
 constexpr int kTowerBlockSize = 16;           // tokens of a KV block
+constexpr int kSharedPatches = 8192;          // of a step for several tiles
+constexpr int kFewestSharedPatches = 64;      // of a tile that shares a step
 constexpr int kRowAxis = 1, kColumnAxis = 2;  // of ropes
 
 }  // namespace
@@ -25,7 +27,18 @@ struct Tower::Parts {
   Program program;
   std::vector<int> layer_blocks;  // [n_layers]: the first block of each layer in the program
   PictureInput picture;  // of the step
-  int max_patches = 0, max_windows = 1;
+  int max_patches = 0;   // of a step
+  int max_seqs = 1;
+  bool shares_steps = false;
+};
+
+// A tile that waits for its vectors.
+struct Tower::Job {
+  const ImageTile* tile = nullptr;
+  std::vector<float> vectors;
+  std::exception_ptr fault;
+  double ms = 0;
+  bool is_done = false;
 };
 
 // The arrays that the batches of a step refer to. The patches of each window are neighbours. Layers see the picture
@@ -33,6 +46,7 @@ struct Tower::Parts {
 struct Tower::Step {
   std::vector<int32_t> tokens, places, rope_positions, mixed_rows;
   std::vector<float> factors;
+  std::vector<uint8_t> rgb;  // of several tiles, one below the other
   struct Sequences {
     std::vector<int32_t> positions, starts = {0}, lengths, blocks;
     int max_blocks = 0;
@@ -74,23 +88,26 @@ Tower::Tower(const TowerConfig& config, std::unique_ptr<WeightSource> source, co
         "another device",
         human_bytes(needed), backend.device, human_bytes(free));
   parts_->blocks = load_tower(config_, *source_, *parts_->backend);
-  allocate(max_patches);
+  // The sums of a shared step may depend on its other tiles.
+  allocate(max_patches, is_cuda(backend.device) && !backend.deterministic);
   if (is_cuda(backend.device)) warm_up(max_patches);
 }
 
 Tower::~Tower() = default;
 
-// Builds the program for pictures of up to this many patches.
-void Tower::allocate(int max_patches) {
+// Builds the program for pictures of up to this many patches, or for several small ones.
+void Tower::allocate(int max_patches, bool shares_steps) {
   Parts& p = *parts_;
-  p.max_patches = max_patches;
-  if (config_.window > 0) p.max_windows = max_patches / (config_.merge * config_.merge);
+  p.shares_steps = shares_steps;
+  p.max_patches = shares_steps ? std::max(max_patches, kSharedPatches) : max_patches;
+  p.max_seqs = config_.window > 0 ? p.max_patches / (config_.merge * config_.merge)
+                                  : std::max(1, p.max_patches / kFewestSharedPatches);
   const DType type = p.backend->act_dtype() == DType::kF32 ? DType::kF32 : DType::kF16;
   p.kv = p.backend->make_kv({.n_layers = 1,
                              .n_kv_heads = config_.n_kv_heads,
                              .head_dim = p.blocks.head_dim,
                              .block_size = kTowerBlockSize,
-                             .n_blocks = max_patches / kTowerBlockSize + p.max_windows,
+                             .n_blocks = p.max_patches / kTowerBlockSize + p.max_seqs,
                              .dtype = type});
   p.program.dim = config_.dim;
   if (config_.family->has_rope) {
@@ -125,7 +142,7 @@ void Tower::allocate(int max_patches) {
       blocks.emplace_back(p.blocks.deepstack[static_cast<size_t>(found - config_.deepstack_layers.begin())]);
   }
   blocks.emplace_back(p.blocks.merge);
-  p.program.allocate(*p.backend, {.max_tokens = max_patches, .max_seqs = p.max_windows, .max_kv_len = max_patches});
+  p.program.allocate(*p.backend, {.max_tokens = p.max_patches, .max_seqs = p.max_seqs, .max_kv_len = max_patches});
 }
 
 // The rows of the table of positions that each patch adds, and their factors.
@@ -136,7 +153,7 @@ void Tower::mix_positions(int rows, int columns, Step& step) const {
     step.factors.push_back(factor);
   };
   if (config_.family->is_gemma4) {  // tables of columns and of rows
-    for (const int place : step.places) add(place % columns, 1), add(side + place / columns, 1);
+    for (const int place : step.places) add(place % columns, 1), add(side + place / columns % rows, 1);
     return;
   }
   // The table is stretched to the picture, its corners to the corners, and read by linear interpolation.
@@ -144,7 +161,7 @@ void Tower::mix_positions(int rows, int columns, Step& step) const {
     return static_cast<float>(i) * static_cast<float>(side - 1) / static_cast<float>(std::max(n - 1, 1));
   };
   for (const int place : step.places) {
-    const float y = place_of(place / columns, rows), x = place_of(place % columns, columns);
+    const float y = place_of(place / columns % rows, rows), x = place_of(place % columns, columns);
     const int top = static_cast<int>(y), left = static_cast<int>(x);
     const float below = y - static_cast<float>(top), right = x - static_cast<float>(left);
     const auto row_of = [&](int row, int column) { return std::min(row, side - 1) * side + std::min(column, side - 1); };
@@ -184,70 +201,132 @@ void Tower::warm_up(int max_patches) {
   tile.n_rows = side * side;
   tile.rgb.resize((size_t{3} * static_cast<size_t>(tile.width) * static_cast<size_t>(tile.height) + 3) / 4 * 4);
   double ms = 0;
-  encode(tile, ms);
+  encode({&tile, 1}, ms);
 }
 
-Tower::Step Tower::step_of(const ImageTile& tile, const WindowOrder& order) const {
-  const int rows = tile.height / config_.patch, columns = tile.width / config_.patch, n = rows * columns;
+std::vector<std::vector<float>> Tower::encode(std::span<const ImageTile> tiles, double& ms) {
+  std::vector<Job> mine(tiles.size());
+  for (size_t i = 0; i < tiles.size(); ++i) mine[i].tile = &tiles[i];
+  std::unique_lock lock(mutex_);
+  for (Job& job : mine) waiting_.push_back(&job);
+  while (!std::ranges::all_of(mine, &Job::is_done)) {
+    if (is_busy_) {
+      is_free_.wait(lock);
+      continue;
+    }
+    is_busy_ = true;
+    const std::vector<Job*> jobs = next_jobs();
+    lock.unlock();
+    run(jobs);
+    lock.lock();
+    is_busy_ = false;
+    for (Job* job : jobs) job->is_done = true;
+    is_free_.notify_all();
+  }
+  lock.unlock();
+  std::vector<std::vector<float>> vectors;
+  for (Job& job : mine) {
+    if (job.fault) std::rethrow_exception(job.fault);
+    ms += job.ms;
+    vectors.push_back(std::move(job.vectors));
+  }
+  return vectors;
+}
+
+// Takes the first job, and the others of its size that fit in the step.
+std::vector<Tower::Job*> Tower::next_jobs() {
+  const ImageTile& first = *waiting_.front()->tile;
+  const int n = first.height / config_.patch * (first.width / config_.patch);
+  const int n_windows = config_.window > 0 ? n / (config_.merge * config_.merge) : 1;  // at most
+  size_t n_most = 1;
+  if (parts_->shares_steps && n >= kFewestSharedPatches)
+    n_most = static_cast<size_t>(std::max(1, std::min(parts_->max_patches / n, parts_->max_seqs / n_windows)));
+  std::vector<Job*> jobs;
+  std::erase_if(waiting_, [&](Job* job) {
+    const bool fits = jobs.size() < n_most && job->tile->width == first.width && job->tile->height == first.height;
+    if (fits) jobs.push_back(job);
+    return fits;
+  });
+  return jobs;
+}
+
+void Tower::run(std::span<Job* const> jobs) {
+  try {
+    const ImageTile& first = *jobs[0]->tile;
+    const int rows = first.height / config_.patch, columns = first.width / config_.patch, n = rows * columns;
+    CHECK(n > 0 && n * static_cast<int>(jobs.size()) <= parts_->max_patches);
+    CHECK_EQ(n % (config_.merge * config_.merge), 0);
+    const WindowOrder order = window_order(rows, columns, config_);
+    const auto start = std::chrono::steady_clock::now();
+    Step step = step_of(jobs, order);
+    parts_->picture = {.rgb = jobs.size() > 1 ? step.rgb : first.rgb,
+                       .values = first.values,
+                       .places = step.places,
+                       .rows = step.mixed_rows,
+                       .factors = step.factors,
+                       .width = first.width};
+    run(step);
+    read_outputs(jobs, order);
+    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+    for (Job* job : jobs) job->ms = took.count() / static_cast<double>(jobs.size());
+  } catch (...) {
+    for (Job* job : jobs) job->fault = std::current_exception();
+  }
+}
+
+// Several tiles are as one picture, with a sequence for each.
+Tower::Step Tower::step_of(std::span<Job* const> jobs, const WindowOrder& order) const {
+  const ImageTile& first = *jobs[0]->tile;
+  const int rows = first.height / config_.patch, columns = first.width / config_.patch, n = rows * columns;
+  const size_t n_bytes = size_t{3} * static_cast<size_t>(first.width) * static_cast<size_t>(first.height);
   Step step;
-  step.tokens.resize(static_cast<size_t>(n));
-  step.places.assign(order.patches.begin(), order.patches.end());
-  step.whole = Step::cut({n});
-  if (config_.window > 0) step.windows = Step::cut(order.lengths);
+  std::vector<int> pictures, windows;
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    const ImageTile& tile = *jobs[i]->tile;
+    CHECK(tile.rgb.size() >= n_bytes);
+    if (jobs.size() > 1) step.rgb.insert(step.rgb.end(), tile.rgb.begin(), tile.rgb.begin() + n_bytes);
+    for (const int patch : order.patches) step.places.push_back(static_cast<int>(i) * n + patch);
+    pictures.push_back(n);
+    windows.insert(windows.end(), order.lengths.begin(), order.lengths.end());
+  }
+  step.rgb.resize((step.rgb.size() + 3) / 4 * 4);
+  step.tokens.resize(step.places.size());
+  step.whole = Step::cut(pictures);
+  if (config_.window > 0) step.windows = Step::cut(windows);
   if (parts_->blocks.patches.table) mix_positions(rows, columns, step);
   if (!config_.family->has_rope) return step;
-  step.rope_positions.resize(static_cast<size_t>(kRopeAxes) * n);
-  for (int i = 0; i < n; ++i) {
-    step.rope_positions[static_cast<size_t>(kRowAxis * n + i)] = step.places[static_cast<size_t>(i)] / columns;
-    step.rope_positions[static_cast<size_t>(kColumnAxis * n + i)] = step.places[static_cast<size_t>(i)] % columns;
+  const size_t n_all = step.places.size();
+  step.rope_positions.resize(kRopeAxes * n_all);
+  for (size_t i = 0; i < n_all; ++i) {
+    const int place = step.places[i] % n;
+    step.rope_positions[kRowAxis * n_all + i] = place / columns;
+    step.rope_positions[kColumnAxis * n_all + i] = place % columns;
   }
   return step;
 }
 
-std::vector<float> Tower::encode(const ImageTile& tile, double& ms) {
-  const int rows = tile.height / config_.patch, columns = tile.width / config_.patch, n = rows * columns;
-  CHECK(n > 0 && n <= parts_->max_patches && n % (config_.merge * config_.merge) == 0);
-  CHECK(tile.rgb.size() >= size_t{3} * static_cast<size_t>(tile.width) * static_cast<size_t>(tile.height));
-  const WindowOrder order = window_order(rows, columns, config_);
-  Step step = step_of(tile, order);
-  const std::lock_guard lock(mutex_);
-  const auto start = std::chrono::steady_clock::now();
-  parts_->picture = {.rgb = tile.rgb,
-                     .values = tile.values,
-                     .places = step.places,
-                     .rows = step.mixed_rows,
-                     .factors = step.factors,
-                     .width = tile.width};
-  run(step);
-  std::vector<float> vectors = outputs(tile.n_rows, order);
-  ms += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-  return vectors;
-}
-
 // The projector at the end comes first, then those of the deepstack layers.
-std::vector<float> Tower::outputs(int n_rows, const WindowOrder& order) const {
-  const int row_dim = config_.row_dim(), dim = config_.out_dim;
-  const auto n = static_cast<size_t>(n_rows);
+void Tower::read_outputs(std::span<Job* const> jobs, const WindowOrder& order) const {
+  const int row_dim = config_.row_dim(), dim = config_.out_dim, n_rows = jobs[0]->tile->n_rows;
   const bool is_in_order = std::ranges::is_sorted(order.groups) && row_dim == dim;
-  std::vector<float> vectors(n * static_cast<size_t>(row_dim));
-  std::vector<float> part(is_in_order ? 0 : n * static_cast<size_t>(dim));
-  int column = dim;
-  for (Block& block : parts_->program.blocks) {
-    const auto* merge = block.as<MergeBlock>();
-    if (merge == nullptr) continue;
-    const Tensor rows = merge->out.slice_rows(0, n_rows);
-    if (is_in_order) {
-      parts_->backend->download(vectors.data(), rows);
-      continue;
+  std::vector<float> part(is_in_order ? 0 : static_cast<size_t>(n_rows) * static_cast<size_t>(dim));
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    std::vector<float>& vectors = jobs[i]->vectors;
+    vectors.resize(static_cast<size_t>(n_rows) * static_cast<size_t>(row_dim));
+    int column = dim;
+    for (Block& block : parts_->program.blocks) {
+      const auto* merge = block.as<MergeBlock>();
+      if (merge == nullptr) continue;
+      const Tensor rows = merge->out.slice_rows(static_cast<int64_t>(i) * n_rows, n_rows);
+      parts_->backend->download(is_in_order ? vectors.data() : part.data(), rows);
+      if (is_in_order) continue;
+      const bool is_last = &block == &parts_->program.blocks.back();
+      for (int row = 0; row < n_rows; ++row)
+        std::copy_n(part.begin() + int64_t{row} * dim, dim,
+                    vectors.begin() + int64_t{order.groups[static_cast<size_t>(row)]} * row_dim + (is_last ? 0 : column));
+      if (!is_last) column += dim;
     }
-    const bool is_last = &block == &parts_->program.blocks.back();
-    parts_->backend->download(part.data(), rows);
-    for (size_t i = 0; i < n; ++i)
-      std::copy_n(part.begin() + static_cast<int64_t>(i) * dim, dim,
-                  vectors.begin() + int64_t{order.groups[i]} * row_dim + (is_last ? 0 : column));
-    if (!is_last) column += dim;
   }
-  return vectors;
 }
 
 }  // namespace ingot

@@ -1,8 +1,12 @@
-// Tower: a vision tower on a backend of its own: weights, a program of the blocks that text models use, and a step for
-// each picture. The rows of a step are the patches of a picture, in groups (WindowOrder).
+// Tower: a vision tower on a backend of its own: weights, a program of the blocks that text models use, and steps. The
+// rows of a step are the patches of a picture, in groups (WindowOrder). Tiles of one size that wait at the same time
+// share a step: those of an image, and on a GPU also those of other threads. One of the threads runs it.
 #pragma once
+#include <condition_variable>
+#include <deque>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <vector>
 
 #include "backend/backend.h"
@@ -19,23 +23,29 @@ class Tower {
         int max_patches);
   ~Tower();
 
-  // The vectors of a tile, [tile.n_rows, config().row_dim()]: the projector's, then those of each deepstack layer. Any
-  // thread may call it; the tower computes one tile at a time. Adds the time that it computes to ms.
-  std::vector<float> encode(const ImageTile& tile, double& ms);
+  // The vectors of each tile, [tile.n_rows, config().row_dim()]: the projector's, then those of each deepstack layer.
+  // Any thread may call it. Adds the tiles' share of the computing time to ms.
+  std::vector<std::vector<float>> encode(std::span<const ImageTile> tiles, double& ms);
   const TowerConfig& config() const { return config_; }
 
  private:
   struct Parts;
   struct Step;
-  void allocate(int max_patches);
+  struct Job;
+  void allocate(int max_patches, bool shares_steps);
   void warm_up(int max_patches);
-  Step step_of(const ImageTile& tile, const WindowOrder& order) const;
+  std::vector<Job*> next_jobs();
+  void run(std::span<Job* const> jobs);
+  Step step_of(std::span<Job* const> jobs, const WindowOrder& order) const;
   void mix_positions(int rows, int columns, Step& step) const;
-  std::vector<float> outputs(int n_rows, const WindowOrder& order) const;
   void run(Step& step);
+  void read_outputs(std::span<Job* const> jobs, const WindowOrder& order) const;
 
   const TowerConfig config_;
-  std::mutex mutex_;  // of the backend
+  std::mutex mutex_;
+  std::condition_variable is_free_;  // a step is complete
+  std::deque<Job*> waiting_;
+  bool is_busy_ = false;  // a thread runs a step
   std::unique_ptr<WeightSource> source_;  // the backend may read its mapping
   std::unique_ptr<Parts> parts_;
 };

@@ -112,9 +112,10 @@ PreparedImage VisionModel::prepare(const Picture& picture, const ImageSettings& 
 
 EncodedImage VisionModel::encode(const PreparedImage& image) {
   EncodedImage encoded;
+  std::vector<std::vector<float>> vectors = tower_->encode(image.tiles, encoded.tower_ms);
   for (size_t i = 0; i < image.tiles.size(); ++i) {
     const ImageTile& tile = image.tiles[i];
-    auto rows = std::make_shared<std::vector<float>>(tower_->encode(tile, encoded.tower_ms));
+    const auto rows = std::make_shared<std::vector<float>>(std::move(vectors[i]));
     if (!are_finite(*rows)) throw Error("the vision tower gave a number that is not finite for this image");
     // Each tile has a digest of its own.
     const std::array<uint64_t, 2> digest = {image.digest[0] + (i + 1) * kTileStep, image.digest[1]};
