@@ -18,6 +18,7 @@ import torch
 import transformers
 from tiny_tokenizer import byte_tokens
 from transformers import GenerationConfig, WhisperConfig, WhisperFeatureExtractor, WhisperForConditionalGeneration
+from transformers.models.whisper import generation_whisper
 
 LANGUAGES = ["en", "zh", "de"]
 SPECIAL = ["<|endoftext|>", "<|startoftranscript|>", *[f"<|{code}|>" for code in LANGUAGES], "<|translate|>",
@@ -30,6 +31,7 @@ ID = {token: END + i for i, token in enumerate(SPECIAL)}
 FIRST_TIME = END + len(SPECIAL)
 SUPPRESSED, FIRST_SUPPRESSED = [1, 2, 7, 60, 61, *range(START, FIRST_TIME)], [220, END]
 SEED, LENGTH = 15, 4 * WINDOW + 5000
+HEADS = [[0, 1], [1, 2], [1, 3]]
 MEL_FRAMES = [0, 249, 250, 2999]
 
 
@@ -65,7 +67,7 @@ def model():
         decoder_layers=2, decoder_attention_heads=4, encoder_ffn_dim=16, decoder_ffn_dim=24, d_model=16,
         max_source_positions=N_ROWS, max_target_positions=N_CTX, pad_token_id=END, bos_token_id=END, eos_token_id=END,
         decoder_start_token_id=START, suppress_tokens=None, begin_suppress_tokens=None)
-    made = WhisperForConditionalGeneration(config).eval()
+    made = WhisperForConditionalGeneration._from_config(config, attn_implementation="eager").eval()
     generator = torch.Generator().manual_seed(SEED)
     with torch.no_grad():
         for name, weight in made.named_parameters():
@@ -80,7 +82,7 @@ def model():
         task_to_id={task: ID[f"<|{task}|>"] for task in ("transcribe", "translate")},
         no_timestamps_token_id=ID["<|notimestamps|>"], prev_sot_token_id=ID["<|startofprev|>"],
         max_initial_timestamp_index=10, decoder_start_token_id=START, pad_token_id=END, bos_token_id=END,
-        eos_token_id=END, max_length=N_CTX, return_timestamps=False)
+        eos_token_id=END, max_length=N_CTX, return_timestamps=False, alignment_heads=HEADS)
     return made
 
 
@@ -131,6 +133,22 @@ def transcript(made, samples, **options):
     return windows
 
 
+def alignment(made, features, n_rows=27):
+    """Where each token begins, as OpenAI's code computes it, with transformers' attention, median filter and warping."""
+    before = [START, ID["<|de|>"], ID["<|transcribe|>"], ID["<|notimestamps|>"]]
+    tokens = [*before, 40, 41, 220, 42, 43, 44, END]
+    with torch.no_grad():
+        attention = made(features, decoder_input_ids=torch.tensor([tokens]), output_attentions=True).cross_attentions
+    shares = torch.stack([attention[layer][0, head] for layer, head in HEADS])[:, :, :n_rows]
+    shares = shares / shares.sum(-1, keepdim=True)  # a softmax over these rows
+    deviation, mean = torch.std_mean(shares, dim=-2, keepdim=True, unbiased=False)
+    matrix = generation_whisper._median_filter(((shares - mean) / deviation)[None], 7)[0].mean(0)[len(before) - 1:-1]
+    rows, times = generation_whisper._dynamic_time_warping(-matrix.double().numpy())
+    jumps = np.pad(np.diff(rows), (1, 0), constant_values=1).astype(bool)
+    return {"tokens": tokens, "n_rows": n_rows, "starts": times[jumps].tolist(),
+            "shares": [[round(float(x), 6) for x in head[4]] for head in shares]}
+
+
 def goldens(made):
     samples = sound(LENGTH)
     features = features_of(samples)
@@ -150,6 +168,7 @@ def goldens(made):
         "translation": transcript(made, samples, return_timestamps=True, language="en", task="translate"),
         "without_times": transcript(made, samples, return_timestamps=False, **text),
         "after_prompt": write_window(made, features, return_timestamps=True, prompt_ids=previous, **text)[0],
+        "alignment": alignment(made, features),
         "prompt_text": tokenizer().decode([65, 66, 67]),
     }
 

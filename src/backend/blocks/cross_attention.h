@@ -14,7 +14,10 @@ struct CrossAttentionBlock {
   Weight wo;              // [dim, n_heads * head_dim]
   Tensor bq, bk, bv, bo;  // [1, rows of the weight] or empty
   AttentionArgs attention;
-  KvCache* kv = nullptr;             // of sources
+  KvCache* kv = nullptr;  // of sources
+  // Keeps the queries of a step and the keys of its sources, from which a caller can compute what each token looks at.
+  bool keeps = false;
+  Tensor kept_q, kept_k;             // out: f32 [max_tokens | max_source_rows, n_heads * head_dim]
   Tensor normed, q, k, v, attended;  // scratch; k, v: [max_source_rows, n_heads * head_dim]
   void lay_out(Buffers& buffers);
 };

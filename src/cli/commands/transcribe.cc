@@ -73,6 +73,8 @@ std::vector<std::string> out_names(const TranscribeVerb& o) {
 
 void check_usage(const TranscribeVerb& o) {
   const auto formats = o.formats();
+  if (o.options.word_times && !o.wants[static_cast<size_t>(TranscriptFormat::kJson)])
+    throw UsageError("--word-times are part of the JSON: give --json too");
   if (!o.out.empty()) return;
   if (formats.size() > 1) throw UsageError("several formats need a folder to write to: give -o DIR");
   if (o.files.size() > 1 && formats.front() != TranscriptFormat::kText)
@@ -157,6 +159,7 @@ void add_decoding_options(CLI::App& command, TranscribeVerb& o) {
                      "text that could come before: names and words that the model should expect, and a style");
   command.add_flag("--carry-context", o.options.carries_context,
                    "show the model the text of the 30 seconds before; more consistent, but errors may repeat");
+  command.add_flag("--word-times", o.options.word_times, "also say when each word was said (with --json)");
   command.add_flag("!--no-times", o.options.with_times,
                    "let the model write no times: each segment is then a window of 30 seconds");
   command.add_option("--temperature", o.temperature, "sampling temperature; with it, no other one is tried")

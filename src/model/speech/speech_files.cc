@@ -42,9 +42,32 @@ std::optional<std::vector<int32_t>> token_list(const Json& root, const char* key
   return ids;
 }
 
+// A list of [layer, head]. Throws Error for a head that the model lacks.
+std::optional<std::vector<SpeechHead>> head_list(const Json& root, const SpeechConfig& config) {
+  const auto list = root.find("alignment_heads");
+  if (!list) return std::nullopt;
+  std::vector<SpeechHead> heads;
+  for (const Json& pair : list->elements()) {
+    const std::vector<Json> parts = pair.elements();
+    if (parts.size() != 2) throw pair.error("expected a layer and a head");
+    heads.push_back({static_cast<int>(parts[0].integer(0, config.n_decoder_layers - 1)),
+                     static_cast<int>(parts[1].integer(0, config.n_decoder_heads - 1))});
+  }
+  return heads;
+}
+
+// All heads of the later half of the layers.
+std::vector<SpeechHead> later_heads(const SpeechConfig& config) {
+  std::vector<SpeechHead> heads;
+  for (int layer = config.n_decoder_layers / 2; layer < config.n_decoder_layers; ++layer)
+    for (int head = 0; head < config.n_decoder_heads; ++head) heads.push_back({layer, head});
+  return heads;
+}
+
 // What the checkpoint does not say.
 void complete(SpeechFiles& files, const std::optional<std::vector<int32_t>>& suppressed,
               const std::optional<std::vector<int32_t>>& first) {
+  if (files.alignment.empty()) files.alignment = later_heads(files.config);
   files.suppressed = suppressed ? *suppressed : non_speech_tokens(*files.tokenizer, files.tokens);
   if (first) {
     files.first_suppressed = *first;
@@ -74,6 +97,7 @@ SpeechFiles open_directory(const HfDirectory& directory) {
     const Json root = document->root();
     if (auto list = token_list(root, "suppress_tokens", n_vocab)) suppressed = std::move(list);
     if (auto list = token_list(root, "begin_suppress_tokens", n_vocab)) first = std::move(list);
+    if (auto heads = head_list(root, files.config)) files.alignment = std::move(*heads);
     if (const auto flag = root.find("is_multilingual")) is_multilingual = flag->boolean();
     if (const auto index = root.find("max_initial_timestamp_index"))
       files.latest_start = static_cast<int>(index->integer(0, 1 << 20));
@@ -97,6 +121,7 @@ SpeechFiles open_ct2(const HfDirectory& directory) {
   if (const auto config = directory.find_document("config.json")) {
     suppressed = token_list(config->root(), "suppress_ids", n_vocab);
     first = token_list(config->root(), "suppress_ids_begin", n_vocab);
+    if (auto heads = head_list(config->root(), files.config)) files.alignment = std::move(*heads);
   }
   complete(files, suppressed, first);
   files.weights = ct2_source(std::move(model));

@@ -7,6 +7,7 @@
 
 #include "model/files/weights.h"
 #include "model/speech/speech_config.h"
+#include "model/speech/speech_net.h"
 #include "model/speech/speech_tokens.h"
 #include "text/tokenizers/tokenizer.h"
 
@@ -19,6 +20,7 @@ struct SpeechFiles {
   SpeechTokens tokens;
   std::vector<int32_t> suppressed;        // tokens that are never written
   std::vector<int32_t> first_suppressed;  // tokens that are not written first
+  std::vector<SpeechHead> alignment;      // heads that follow the sound
   int latest_start = 50;                  // the largest time with which a window may begin, as a number of time tokens
   std::string container;                  // "safetensors", "CTranslate2", "ggml"
 };

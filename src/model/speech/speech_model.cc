@@ -9,6 +9,7 @@
 #include "model/speech/silence.h"
 #include "model/speech/speech_rules.h"
 #include "model/speech/window_reader.h"
+#include "model/speech/word_times.h"
 #include "text/tokenizers/unicode.h"
 
 namespace ingot {
@@ -68,6 +69,7 @@ struct SpeechModel::Call {
 
 struct SpeechModel::Window {
   std::vector<int32_t> tokens;  // without the end
+  std::vector<float> logprobs;  // of the tokens
   std::string text;
   float temperature = 0, avg_logprob = 0, compression = 0, no_speech = 0;
   bool is_silent = false;
@@ -76,7 +78,7 @@ struct SpeechModel::Window {
 SpeechModel::SpeechModel(SpeechFiles files, const BackendOptions& backend)
     : files_(std::move(files)),
       mel_(files_.config.n_mels),
-      net_(files_.config, std::move(files_.weights), backend, 1) {}
+      net_(files_.config, std::move(files_.weights), backend, 1, files_.alignment) {}
 
 void SpeechModel::check(const SpeechOptions& options) const {
   const SpeechTokens& t = tokens();
@@ -183,6 +185,7 @@ SpeechModel::Window SpeechModel::write(const Call& call, const std::vector<int32
     window.avg_logprob = static_cast<float>(sum / (n + 1));
     if (token == t.end) break;
     window.tokens.push_back(token);
+    window.logprobs.push_back(static_cast<float>(logprob));
   }
   window.text = text_of(window.tokens);
   window.compression = static_cast<float>(compression_ratio(trimmed(window.text)));
@@ -230,6 +233,48 @@ void SpeechModel::add_segment(Call& call, const Window& window, std::span<const 
                                       .no_speech_prob = window.no_speech});
 }
 
+// The decoder reads the text of the window's segments once more, without times.
+void SpeechModel::add_word_times(Call& call, const Window& window, size_t first_segment, int64_t n_samples) {
+  const SpeechTokens& t = tokens();
+  const std::span<SpeechSegment> segments = std::span(call.transcript.segments).subspan(first_segment);
+  std::vector<int32_t> read = call.first;
+  if (read.back() != t.no_times) read.push_back(t.no_times);
+  const int n_before = static_cast<int>(read.size());
+  const auto is_text = [&](int32_t id) { return id < t.end; };
+  for (const SpeechSegment& segment : segments) std::ranges::copy_if(segment.tokens, std::back_inserter(read), is_text);
+  const int n_text = static_cast<int>(read.size()) - n_before;
+  read.push_back(t.end);
+  const int n_rows = static_cast<int>(std::min<int64_t>(n_samples / kSamplesATime, config().n_rows));
+  if (n_text == 0 || n_rows == 0 || static_cast<int>(read.size()) > config().n_ctx) return;
+  std::vector<float> shares;
+  {
+    const std::lock_guard lock(mutex_);
+    shares = net_.align(read, call.sound, n_rows);
+  }
+  // What a token looks at tells where the next one is, so the last token before the text is the first row.
+  const std::vector<int> starts = token_starts(shares, static_cast<int>(files_.alignment.size()),
+                                               static_cast<int>(read.size()), n_rows, n_before - 1, n_text + 1);
+  std::vector<float> logprobs;
+  for (size_t i = 0; i < window.tokens.size(); ++i)
+    if (is_text(window.tokens[i])) logprobs.push_back(window.logprobs[i]);
+  const double offset = static_cast<double>(call.at) / kSpeechRate;
+  size_t at = 0;  // in the text
+  for (SpeechSegment& segment : segments) {
+    std::vector<int32_t> text;
+    std::ranges::copy_if(segment.tokens, std::back_inserter(text), is_text);
+    for (const WordTokens& word : words_of(tokenizer(), text, call.transcript.language)) {
+      double probability = 0;
+      for (size_t i = at; i < at + word.n_tokens; ++i)
+        probability += std::exp(logprobs[i]) / static_cast<double>(word.n_tokens);
+      segment.words.push_back({.text = word.text,
+                               .start = offset + starts[at] * kTimeStep,
+                               .end = offset + starts[at + word.n_tokens] * kTimeStep,
+                               .probability = static_cast<float>(probability)});
+      at += word.n_tokens;
+    }
+  }
+}
+
 // Cuts the text of a window at its times. Returns by how many samples the next window begins later: after the whole
 // window, or where the last segment ends, if text follows it.
 int64_t SpeechModel::add_segments(Call& call, const Window& window, int64_t n_samples) const {
@@ -270,6 +315,7 @@ int64_t SpeechModel::transcribe_window(Call& call, std::span<const float> sample
   const Window window = write_well(call, prompt_of(call));
   const size_t n_before = call.transcript.segments.size();
   const int64_t step = window.is_silent ? n_samples : add_segments(call, window, n_samples);
+  if (call.options.word_times) add_word_times(call, window, n_before, n_samples);
   if (window.temperature >= kDrawsAlike) {
     call.context.clear();
     return step;

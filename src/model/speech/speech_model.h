@@ -22,6 +22,7 @@ struct SpeechOptions {
   std::string language;          // code or name; empty: detected in the first window
   bool translates = false;       // to English
   bool with_times = true;        // false: the model writes no times, and a segment is a window
+  bool word_times = false;       // also when each word was said
   std::string prompt;            // names, words and style that the model should expect
   bool carries_context = false;  // the text of a window is the prompt of the next one
   std::vector<float> temperatures = {0, 0.2f, 0.4f, 0.6f, 0.8f, 1.0f};  // tried in order
@@ -71,6 +72,7 @@ class SpeechModel {
   Window write_well(Call& call, const std::vector<int32_t>& prompt);
   bool is_poor(const Window& window, const SpeechOptions& options) const;
   int64_t transcribe_window(Call& call, std::span<const float> samples);
+  void add_word_times(Call& call, const Window& window, size_t first_segment, int64_t n_samples);
   int64_t add_segments(Call& call, const Window& window, int64_t n_samples) const;
   void add_segment(Call& call, const Window& window, std::span<const int32_t> tokens, double start, double end) const;
   std::string text_of(std::span<const int32_t> tokens) const;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <stdexcept>
 
 #include "backend/blocks/attention.h"
 #include "backend/blocks/cross_attention.h"
@@ -130,8 +132,12 @@ struct SpeechNet::Parts {
 };
 
 SpeechNet::SpeechNet(const SpeechConfig& config, std::unique_ptr<WeightSource> source, const BackendOptions& backend,
-                     int max_windows)
-    : config_(config), max_windows_(max_windows), source_(std::move(source)), parts_(std::make_unique<Parts>()) {
+                     int max_windows, std::vector<SpeechHead> alignment)
+    : config_(config),
+      max_windows_(max_windows),
+      alignment_(std::move(alignment)),
+      source_(std::move(source)),
+      parts_(std::make_unique<Parts>()) {
   CHECK_GE(max_windows, 1);
   parts_->backend = create_backend(backend);
   if (const size_t free = parts_->backend->available_bytes(), needed = source_->total_bytes(); needed > free)
@@ -144,6 +150,13 @@ SpeechNet::SpeechNet(const SpeechConfig& config, std::unique_ptr<WeightSource> s
 SpeechNet::~SpeechNet() = default;
 
 const Backend& SpeechNet::backend() const { return *parts_->backend; }
+
+const CrossAttentionBlock& SpeechNet::cross_attention(int layer) {
+  for (Block& block : parts_->decoder.blocks)
+    if (const auto* cross = block.as<CrossAttentionBlock>(); cross != nullptr && cross->attention.layer == layer)
+      return *cross;
+  throw std::logic_error("no such layer");
+}
 
 void SpeechNet::load() {
   const SpeechConfig& c = config_;
@@ -185,6 +198,7 @@ void SpeechNet::load() {
     attention.kv = p.text_kv.get();
     CrossAttentionBlock cross = loader.cross_attention(layer, i);
     cross.kv = p.sound_kv.get();
+    cross.keeps = std::ranges::find(alignment_, i, &SpeechHead::layer) != alignment_.end();
     p.decoder.blocks.emplace_back(std::move(attention));
     p.decoder.blocks.emplace_back(std::move(cross));
     p.decoder.blocks.emplace_back(loader.feed_forward(layer, c.decoder_ffn));
@@ -280,6 +294,33 @@ std::span<const float> SpeechNet::decode(std::span<const SpeechStep> steps) {
     p.backend->download(p.logits.data(), p.decoder.output(static_cast<int>(tokens.size()), batch.n_seqs(),
                                                           static_cast<int>(rows.size())));
   return p.logits;
+}
+
+std::vector<float> SpeechNet::align(std::span<const int32_t> tokens, std::span<const float> sound, int n_rows) {
+  const SpeechStep step{.tokens = tokens, .sound = sound};
+  decode({&step, 1});
+  const int n_tokens = static_cast<int>(tokens.size()), head_dim = config_.dim / config_.n_decoder_heads;
+  std::vector<float> shares;
+  shares.reserve(alignment_.size() * tokens.size() * static_cast<size_t>(n_rows));
+  std::vector<float> q(tokens.size() * static_cast<size_t>(head_dim)), k(static_cast<size_t>(n_rows * head_dim)),
+      scores(static_cast<size_t>(n_rows));
+  for (const SpeechHead& head : alignment_) {
+    const CrossAttentionBlock& block = cross_attention(head.layer);
+    const int64_t column = int64_t{head.head} * head_dim;
+    parts_->backend->download(q.data(), block.kept_q.slice_rows(0, n_tokens).slice_cols(column, head_dim));
+    parts_->backend->download(k.data(), block.kept_k.slice_rows(0, n_rows).slice_cols(column, head_dim));
+    for (int t = 0; t < n_tokens; ++t) {
+      const float* query = q.data() + t * head_dim;
+      for (int row = 0; row < n_rows; ++row)
+        scores[static_cast<size_t>(row)] =
+            std::inner_product(query, query + head_dim, k.data() + row * head_dim, 0.0f) * block.attention.scale;
+      const float largest = *std::ranges::max_element(scores);
+      float total = 0;
+      for (float& x : scores) total += x = std::exp(x - largest);
+      for (const float x : scores) shares.push_back(x / total);
+    }
+  }
+  return shares;
 }
 
 }  // namespace ingot

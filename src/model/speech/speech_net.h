@@ -13,6 +13,8 @@
 
 namespace ingot {
 
+struct CrossAttentionBlock;
+
 // Some tokens of a window that is decoded. Each window has a slot, which keeps the keys of its tokens and of its sound.
 struct SpeechStep {
   int slot = 0;
@@ -22,12 +24,17 @@ struct SpeechStep {
   std::vector<int> logit_rows = {};   // which of the tokens get logits
 };
 
+// A head of the decoder's cross attention.
+struct SpeechHead {
+  int layer = 0, head = 0;
+};
+
 class SpeechNet {
  public:
-  // max_windows: that are encoded or decoded at once. Throws Error naming a tensor that is missing or has another
+  // alignment: the heads of align(). max_windows: that are encoded or decoded at once. Throws Error naming a tensor that is missing or has another
   // shape, and MemoryError if the model does not fit.
   SpeechNet(const SpeechConfig& config, std::unique_ptr<WeightSource> source, const BackendOptions& backend,
-            int max_windows);
+            int max_windows, std::vector<SpeechHead> alignment = {});
   ~SpeechNet();
 
   // The encoder's output of windows, [n_windows, n_rows, dim]. features: [n_windows, n_frames, n_mels].
@@ -36,17 +43,23 @@ class SpeechNet {
   // slots.
   std::span<const float> decode(std::span<const SpeechStep> steps);
 
+  // What each token looks at in the first n_rows rows of the sound, for each head of `alignment`: the shares of a
+  // softmax, [n_heads, n_tokens, n_rows].
+  std::vector<float> align(std::span<const int32_t> tokens, std::span<const float> sound, int n_rows);
+
   const SpeechConfig& config() const { return config_; }
   int max_windows() const { return max_windows_; }
   const Backend& backend() const;
 
  private:
   struct Parts;
+  const CrossAttentionBlock& cross_attention(int layer);
   void load();
   void allocate();
 
   const SpeechConfig config_;
   const int max_windows_;
+  const std::vector<SpeechHead> alignment_;
   std::unique_ptr<WeightSource> source_;  // the backend may read its data
   std::unique_ptr<Parts> parts_;
 };

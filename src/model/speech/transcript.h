@@ -6,6 +6,12 @@
 
 namespace ingot {
 
+struct SpeechWord {
+  std::string text;           // with the space and the signs beside it
+  double start = 0, end = 0;  // seconds
+  float probability = 0;      // the mean of its tokens
+};
+
 struct SpeechSegment {
   double start = 0, end = 0;    // seconds
   std::string text;             // begins with a space in most languages, as the model writes it
@@ -15,6 +21,7 @@ struct SpeechSegment {
   float avg_logprob = 0;
   float compression_ratio = 0;
   float no_speech_prob = 0;
+  std::vector<SpeechWord> words = {};  // if wanted
 };
 
 struct Transcript {

@@ -63,12 +63,20 @@ std::string as_json(const Transcript& t) {
                         {"avg_logprob", rounded(s.avg_logprob, 1e6)},
                         {"compression_ratio", rounded(s.compression_ratio, 1e6)},
                         {"no_speech_prob", rounded(s.no_speech_prob, 1e6)}});
-  const nlohmann::ordered_json all = {
+  nlohmann::ordered_json all = {
       {"task", t.task},
       {"language", language == std::end(kSpeechLanguages) ? t.language : language->name},
       {"duration", rounded(t.seconds, 1000)},
       {"text", t.text()},
       {"segments", std::move(segments)}};
+  nlohmann::ordered_json words = nlohmann::ordered_json::array();
+  for (const SpeechSegment& s : t.segments)
+    for (const SpeechWord& word : s.words)
+      words.push_back({{"word", trimmed(word.text)},
+                       {"start", rounded(word.start, 100)},
+                       {"end", rounded(word.end, 100)},
+                       {"probability", rounded(word.probability, 1e4)}});
+  if (!words.empty()) all["words"] = std::move(words);
   return all.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 

@@ -81,8 +81,9 @@ SpeechRequest read_speech_request(const ApiCall& call, bool translates) {
   if (request.streams && request.format != "json" && request.format != "text")
     fields.refuse("stream", "is possible with the formats json and text only");
   const std::string times = fields.string("timestamp_granularities", 256).value_or("segment");
-  if (times.find("word") != times.npos)
-    fields.refuse("timestamp_granularities", "must be segment: this server gives no times of words");
+  options.word_times = times.find("word") != times.npos;
+  if (options.word_times && request.format != "verbose_json")
+    fields.refuse("timestamp_granularities", "with word needs the response_format verbose_json");
   try {
     call.model->speech().check(options);
   } catch (const Error& error) {

@@ -41,6 +41,7 @@ def test_standard_input(ingot):
     (["--srt", "--vtt", TONE], 2, "give -o DIR"),
     (["--json", TONE, TONE], 2, "give -o DIR"),
     (["-o", "/tmp", TONE, TONE], 2, "one by one"),
+    (["--word-times", TONE], 2, "give --json too"),
     (["-l", "klingon", TONE], 1, "does not know the language klingon"),
     (["--max-seconds", "1e9", TONE], 2, "--max-seconds"),
     ([MODEL / "config.json"], 1, "this program reads WAV, FLAC"),

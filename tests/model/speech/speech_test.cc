@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "model/speech/speech_goldens.h"
+#include "model/speech/word_times.h"
 
 namespace ingot {
 namespace {
@@ -107,6 +108,68 @@ TEST(Speech, TranscriptsEqualThoseOfTransformers) {
     options = kGreedy, options.translates = true, options.language = "English";
     expect_transcript(transcript_of(model, options), goldens["translation"]);
   }
+}
+
+TEST(Speech, WordsAreAlignedAsOpenAiDoesIt) {
+  const nlohmann::json golden = speech_goldens()["alignment"];
+  const auto tokens = golden["tokens"].get<std::vector<int32_t>>();
+  const int n_rows = golden["n_rows"], n = static_cast<int>(tokens.size());
+  for (const std::string& device : speech_devices()) {
+    SCOPED_TRACE(device);
+    SpeechFiles files = open_speech_files(kSpeechData.string());
+    ASSERT_EQ(files.alignment.size(), 3u);
+    SpeechNet net(files.config, std::move(files.weights), speech_backend(device), 1, files.alignment);
+    const std::vector<float> sound = net.encode(LogMel(8).features(golden_sound(kGoldenSamples), 60));
+    const std::vector<float> shares = net.align(tokens, sound, n_rows);
+    ASSERT_EQ(shares.size(), static_cast<size_t>(3 * n * n_rows));
+    for (int head = 0; head < 3; ++head)
+      for (int row = 0; row < n_rows; ++row)
+        ASSERT_NEAR(shares[static_cast<size_t>((head * n + 4) * n_rows + row)],
+                    golden["shares"][static_cast<size_t>(head)][static_cast<size_t>(row)].get<double>(), 1e-3);
+    EXPECT_EQ(token_starts(shares, 3, n, n_rows, 3, n - 4), golden["starts"].get<std::vector<int>>());
+  }
+}
+
+TEST(Speech, TimesOfWords) {
+  SpeechModel model(open_speech_files(kSpeechData.string()), speech_backend("cpu"));
+  SpeechOptions options = kGreedy;
+  options.word_times = true;
+  const Transcript with = transcript_of(model, options), without = transcript_of(model, kGreedy);
+  ASSERT_EQ(with.segments.size(), without.segments.size());
+  for (size_t i = 0; i < with.segments.size(); ++i) {
+    const SpeechSegment& s = with.segments[i];
+    EXPECT_EQ(s.tokens, without.segments[i].tokens);
+    ASSERT_FALSE(s.words.empty());
+    std::string text;
+    double last = 0;
+    for (const SpeechWord& word : s.words) {
+      EXPECT_LE(last, word.start);
+      EXPECT_LE(word.start, word.end);
+      EXPECT_GT(word.probability, 0);
+      EXPECT_LE(word.probability, 1);
+      last = word.start, text += word.text;
+    }
+    EXPECT_EQ(text, s.text);
+  }
+}
+
+TEST(Words, AreCutAtSpacesAndSigns) {
+  const SpeechFiles files = open_speech_files(kSpeechData.string());
+  const auto words = [&](const std::string& text, const char* language) {
+    const std::vector<int32_t> tokens = files.tokenizer->encode(text, {.add_special = false});
+    std::string list;
+    size_t n = 0;
+    for (const WordTokens& word : words_of(*files.tokenizer, tokens, language)) {
+      list += word.text + "|";
+      n += word.n_tokens;
+    }
+    EXPECT_EQ(n, tokens.size());
+    return list;
+  };
+  EXPECT_EQ(words(" Well, \u00fcber (5)!", "de"), " Well,| \u00fcber| (5)!|");
+  EXPECT_EQ(words(" don't stop", "en"), " don't| stop|");
+  EXPECT_EQ(words("\u4f60\u597d\u3002", "zh"), "\u4f60|\u597d\u3002|");
+  EXPECT_EQ(words("", "en"), "");
 }
 
 TEST(Speech, TheLanguageIsDetected) {

@@ -50,6 +50,14 @@ def test_the_formats_say_the_same(server):
     assert srt.count(" --> ") == vtt.count(" --> ") == len(verbose["segments"])
 
 
+def test_times_of_words(server):
+    words = send(server, response_format="verbose_json", **{"timestamp_granularities[]": "word"}).json()
+    plain = send(server, response_format="verbose_json").json()
+    assert words["segments"] == plain["segments"] and "words" not in plain
+    assert all(0 <= w["start"] <= w["end"] <= 1.2 and 0 <= w["probability"] <= 1 for w in words["words"]) and words["words"]
+    assert "".join(w["word"] for w in words["words"]).replace(" ", "") == plain["text"].replace(" ", "").replace("\n", "")
+
+
 def test_a_stream_adds_up_to_the_text(server):
     reply = send(server, stream="true")
     assert reply.headers["Content-Type"].startswith("text/event-stream")
@@ -85,7 +93,7 @@ def test_fields_of_openais_clients(server):
     ({"temperature": "warm"}, "temperature", "number from 0 to 2"),
     ({"temperature": "3"}, "temperature", "number from 0 to 2"),
     ({"language": "klingon"}, None, "does not know the language klingon"),
-    ({"timestamp_granularities[]": "word"}, "timestamp_granularities", "must be segment"),
+    ({"timestamp_granularities[]": "word"}, "timestamp_granularities", "verbose_json"),
     ({"stream": "perhaps"}, "stream", "true or false"),
     ({"stream": "true", "response_format": "srt"}, "stream", "json and text only"),
     ({"include": "logprobs"}, "include", "not supported"),
