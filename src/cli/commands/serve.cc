@@ -45,7 +45,6 @@ struct ServeOptions {
   std::vector<std::string> paths;
   ModelPool::Limits pool;
   std::shared_ptr<const Checkpoint> draft_file;  // of model.draft
-  int ttl_s = 0;
   std::vector<std::string> pinned, aliases;
   HttpServerOptions http;
   AppOptions app;
@@ -54,7 +53,7 @@ struct ServeOptions {
   int metrics_port = -1;  // -1: no separate port
   KvEventsOptions kv_event_options;
   std::shared_ptr<KvEvents> kv_events;  // null: no events
-  int max_seqs = 0, queue = 0, kv_tokens = 0;
+  int max_seqs = 0, queue = 0, kv_tokens = 0, ttl_s = 0;
   bool insecure = false, lenient_schemas = false, any_order = false;
   int queue_timeout_s = 60, drain_s = 30, soft_watchdog_s = 60, hard_watchdog_s = 120;
   size_t request_memory = 0;  // bytes; 0: default_request_memory()
@@ -204,6 +203,7 @@ std::vector<ModelSource> open_sources(ServeOptions& o) {
           {.id = id,
            .aliases = o.aliases,
            .path = o.model.path,
+           .quantize = o.model.quantize,
            .backend = {.device = chosen_device(o.model.device), .n_threads = o.model.n_threads, .isa = o.model.isa},
            .limits = o.audio,
            .queue_limit = queue_limit(o, kSpeechThreads),

@@ -7,7 +7,7 @@ namespace ingot {
 namespace {
 
 std::shared_ptr<ServedModel> load_speech(const SpeechServing& s) {
-  SpeechFiles files = open_speech_files(s.path);
+  SpeechFiles files = open_speech_files(s.path, s.quantize);
   if (s.check_tensors) files.weights = checked_source(std::move(files.weights));
   ServedModelParts parts{.id = s.id,
                          .aliases = s.aliases,

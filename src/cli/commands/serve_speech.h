@@ -14,6 +14,7 @@ struct SpeechServing {
   std::string id;
   std::vector<std::string> aliases;
   std::string path;
+  std::string quantize;  // empty: as stored
   BackendOptions backend;
   AudioLimits limits;
   int queue_limit = 64;

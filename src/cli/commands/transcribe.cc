@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct TranscribeVerb {
-  std::string model, device = "cpu", out, log_level = "warn";
+  std::string model, device = "cpu", quantize, out, log_level = "warn";
   std::vector<std::string> files;
   HubFlags hub;
   int n_threads = 0;
@@ -135,7 +135,7 @@ void transcribe(TranscribeVerb& o) {
     names = out_names(o);
     fs::create_directories(o.out);
   }
-  SpeechFiles files = open_speech_files(resolve_model(o.model, o.hub));
+  SpeechFiles files = open_speech_files(resolve_model(o.model, o.hub), o.quantize);
   if (o.check_tensors) files.weights = checked_source(std::move(files.weights));
   SpeechModel model(std::move(files), {.device = o.device, .n_threads = o.n_threads});
   model.check(o.options);
@@ -209,6 +209,9 @@ void add_transcribe(CLI::App& app) {
                    "number of threads to compute with; 0: one for each core this process may use")
       ->check(CLI::Range(0, kMaxThreads))
       ->capture_default_str();
+  command->add_option("--quantize", o->quantize,
+                      "quantize F32, F16 and BF16 matrices while the model loads, such as to q8_0: faster, and a little "
+                      "less exact");
   command->add_flag("--check-tensors", o->check_tensors, "reject weights that are not finite; reads all weights first");
   command->add_option("--log-level", o->log_level, "log level: debug, info, warn, error or off")->capture_default_str();
   add_hub_options(*command, o->hub);

@@ -15,6 +15,7 @@
 #include "io/huggingface/tokenizer.h"
 #include "io/rank_merges.h"
 #include "model/speech/languages.h"
+#include "model/speech/speech_formats.h"
 #include "model/speech/speech_sources.h"
 #include "text/tokenizers/unicode.h"
 
@@ -181,23 +182,7 @@ bool begins_as_ggml(const std::string& path) {
   }
 }
 
-}  // namespace
-
-bool is_speech_model(const std::string& path) {
-  std::error_code error;
-  if (!fs::is_directory(path, error)) return begins_as_ggml(path);
-  if (!HfDirectory::is_one(path)) return fs::exists(fs::path(path) / kCt2File, error);
-  try {
-    const HfDirectory directory(path);
-    if (is_ct2_directory(directory)) return true;
-    const auto type = directory.document("config.json").root().find("model_type");
-    return type && type->is_string() && type->string() == "whisper";
-  } catch (const Error&) {
-    return false;
-  }
-}
-
-SpeechFiles open_speech_files(const std::string& path) {
+SpeechFiles open_as_stored(const std::string& path) {
   std::error_code error;
   if (!fs::exists(path, error)) throw Error("{}: no such file or directory", printable(path));
   if (!fs::is_directory(path, error)) {
@@ -215,6 +200,28 @@ SpeechFiles open_speech_files(const std::string& path) {
     throw Error("{}: not a speech model: model_type of config.json is {}: expected whisper", printable(path),
                 type ? type->describe() : "missing");
   return open_directory(directory);
+}
+
+}  // namespace
+
+bool is_speech_model(const std::string& path) {
+  std::error_code error;
+  if (!fs::is_directory(path, error)) return begins_as_ggml(path);
+  if (!HfDirectory::is_one(path)) return fs::exists(fs::path(path) / kCt2File, error);
+  try {
+    const HfDirectory directory(path);
+    if (is_ct2_directory(directory)) return true;
+    const auto type = directory.document("config.json").root().find("model_type");
+    return type && type->is_string() && type->string() == "whisper";
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+SpeechFiles open_speech_files(const std::string& path, const std::string& quantize) {
+  SpeechFiles files = open_as_stored(path);
+  files.weights = reformatted_speech(std::move(files.weights), quantize);
+  return files;
 }
 
 }  // namespace ingot

@@ -29,7 +29,7 @@ struct SpeechFiles {
 // cannot be read.
 bool is_speech_model(const std::string& path);
 
-// Throws Error naming the file and the fault.
-SpeechFiles open_speech_files(const std::string& path);
+// quantize: as in reformatted_speech(). Throws Error naming the file and the fault.
+SpeechFiles open_speech_files(const std::string& path, const std::string& quantize = "");
 
 }  // namespace ingot

@@ -251,6 +251,44 @@ TEST(Speech, IntegersOfCTranslate2AreNearTheFloats) {
   }
 }
 
+TEST(Speech, MatricesAreNarrowedOnlyWithoutLossAndQuantizedOnRequest) {
+  const SpeechFolder folder;
+  fs::copy(kSpeechData, folder.path);
+  Safetensors stored = Safetensors::open_file((kSpeechData / "model.safetensors").string());
+  // The same model in F32, of which one matrix has a number that F16 lacks.
+  const std::string odd = "model.decoder.layers.0.fc1.weight", even = "model.decoder.layers.0.fc2.weight";
+  std::string header = "{", data;
+  for (const SafeTensor& t : stored.tensors()) {
+    const auto bytes = stored.data(t);
+    const size_t begin = data.size();
+    for (size_t i = 0; i < bytes.size(); i += 2) {
+      uint16_t half;
+      std::memcpy(&half, bytes.data() + i, 2);
+      data += little(t.name == odd && i == 6 ? 0.1f : float_from_f16(half));
+    }
+    std::vector<uint64_t> shape(t.shape.begin(), t.shape.begin() + t.n_dims);
+    header += fmt::format(R"({}"{}":{{"dtype":"F32","shape":[{}],"data_offsets":[{},{}]}})", begin == 0 ? "" : ",",
+                          t.name, fmt::join(shape, ","), begin, data.size());
+  }
+  header += "}";
+  write_text(folder.path / "model.safetensors", little(static_cast<uint64_t>(header.size())) + header + data);
+  const auto format_of = [&](const std::string& name, const std::string& quantize) {
+    SpeechFiles files = open_speech_files(folder.path.string(), quantize);
+    HostTensor host;
+    EXPECT_TRUE(files.weights->find_shape(name, 0, 0, host));
+    EXPECT_TRUE(files.weights->find(name, host.n_out, host.n_in, host));
+    return host.format;
+  };
+  EXPECT_EQ(format_of(even, ""), Format::F16);
+  EXPECT_EQ(format_of(odd, ""), Format::F32);
+  EXPECT_EQ(format_of("model.decoder.layer_norm.weight", ""), Format::F32);
+  EXPECT_EQ(format_of(even, "q8_0"), Format::F16);  // its rows are no whole blocks
+  SpeechModel model(open_speech_files(folder.path.string()), speech_backend("cpu"));
+  EXPECT_FALSE(transcript_of(model, kGreedy, 9600).segments.empty());
+  EXPECT_THROW(open_speech_files(folder.path.string(), "f16"), UsageError);
+  EXPECT_THROW(open_speech_files(folder.path.string(), "nonsense"), UsageError);
+}
+
 TEST(Speech, PoorTextsAreWrittenAgain) {
   SpeechModel model(open_speech_files(kSpeechData.string()), speech_backend("cpu"));
   SpeechOptions options = kGreedy;
