@@ -117,6 +117,7 @@ typedef enum ingot_model_kind {
   INGOT_KIND_TEXT = 0,     /* generates text: ingot_load */
   INGOT_KIND_EMBEDDER = 1, /* embeds texts: ingot_embedder_load and ingot_embed */
   INGOT_KIND_RERANKER = 2, /* scores documents for a query: ingot_embedder_load and ingot_rerank */
+  INGOT_KIND_SPEECH = 3,   /* writes down recordings: ingot_speech_load and ingot_transcribe */
 } ingot_model_kind;
 
 /* Sets *kind to the kind of the model at `path`. Reads the headers of the files, not the weights. */
@@ -348,6 +349,49 @@ INGOT_API ingot_status ingot_embed_with(ingot_embedder* embedder, const char* co
  * INGOT_KIND_RERANKER. query is zero-terminated; documents, n_bytes and truncate are as in ingot_embed. */
 INGOT_API ingot_status ingot_rerank(ingot_embedder* embedder, const char* query, const char* const* documents,
                                     const size_t* n_bytes, size_t n_documents, int truncate, float* scores);
+
+/* ---- speech ---- */
+
+/* A model that writes down what recordings say. Any number of threads may use one; their calls take turns. */
+typedef struct ingot_speech ingot_speech;
+
+typedef struct ingot_speech_options {
+  size_t struct_size;
+  const char* device;   /* "cpu", "cuda", "cuda:1" (the second GPU) or "ref"; NULL: "cpu" */
+  int n_threads;        /* 0: as many as there are cores; at most 1024 */
+  const char* quantize; /* the format of dense matrices in memory, such as "Q8_0"; NULL: as stored */
+} ingot_speech_options;
+
+INGOT_API void ingot_speech_options_init_sized(ingot_speech_options* options, size_t size);
+static inline void ingot_speech_options_init(ingot_speech_options* options) {
+  ingot_speech_options_init_sized(options, sizeof(*options));
+}
+
+/* path: a Whisper model: a directory with safetensors or of CTranslate2, or a file of whisper.cpp. options may be
+ * NULL. */
+INGOT_API ingot_status ingot_speech_load(const char* path, const ingot_speech_options* options, ingot_speech** speech);
+INGOT_API void ingot_speech_free(ingot_speech* speech); /* after its last call has returned; may be NULL */
+
+typedef struct ingot_transcribe_options {
+  size_t struct_size;
+  const char* language; /* code or name, such as "de" or "german"; NULL: detected */
+  const char* prompt;   /* text that could come before: names, words and style to expect; NULL: none */
+  int translate;        /* 1: writes English; 0 */
+  int word_times;       /* 1: also when each word was said; 0 */
+  float temperature;    /* -1, the default: higher ones are tried where a text is poor; 0 or more: only this one */
+  uint64_t seed;        /* of temperatures above 0 */
+} ingot_transcribe_options;
+
+INGOT_API void ingot_transcribe_options_init_sized(ingot_transcribe_options* options, size_t size);
+static inline void ingot_transcribe_options_init(ingot_transcribe_options* options) {
+  ingot_transcribe_options_init_sized(options, sizeof(*options));
+}
+
+/* Sets *json to what the recording says: the verbose JSON of OpenAI's API, with segments, and with words if wanted; *n:
+ * its length. The text is valid until this thread's next call. bytes: a whole file (WAV, FLAC, Ogg, MP3, AIFF, AU,
+ * CAF). options may be NULL. */
+INGOT_API ingot_status ingot_transcribe(ingot_speech* speech, const void* bytes, size_t n_bytes,
+                                        const ingot_transcribe_options* options, const char** json, size_t* n);
 
 #ifdef __cplusplus
 }

@@ -8,9 +8,9 @@
 """
 from ._library import IngotError, InternalError, InvalidError, OutOfMemoryError, QueueFullError, version
 from ._requests import AsyncStream, Options, Stream
-from .answers import Answer, ChatAnswer, Delta, Ranked, ToolCall
+from .answers import Answer, ChatAnswer, Delta, Ranked, Segment, ToolCall, Transcript, Word
 from .model import Model, pull
 
 __version__ = version()
 __all__ = ["Answer", "AsyncStream", "ChatAnswer", "Delta", "IngotError", "InternalError", "InvalidError", "Model",
-           "Options", "OutOfMemoryError", "QueueFullError", "Ranked", "Stream", "ToolCall", "pull"]
+           "Options", "OutOfMemoryError", "QueueFullError", "Ranked", "Segment", "Stream", "ToolCall", "Transcript", "Word", "pull"]

@@ -38,7 +38,7 @@ OK, INVALID, FULL, MEMORY, TIMEOUT, END, INTERNAL = range(7)
 ERRORS: Dict[int, Type[IngotError]] = {INVALID: InvalidError, FULL: QueueFullError, MEMORY: OutOfMemoryError}
 EVENT_TOKEN, EVENT_FINISH = range(2)
 FINISH = ("stop", "length", "cancelled", "error", "timeout")
-KIND_TEXT, KIND_EMBEDDER, KIND_RERANKER = range(3)
+KIND_TEXT, KIND_EMBEDDER, KIND_RERANKER, KIND_SPEECH = range(4)
 
 
 ProgressCallback = c.CFUNCTYPE(None, c.c_size_t, c.c_size_t, c.c_void_p)
@@ -83,6 +83,15 @@ class EmbedOptions(c.Structure):
     _fields_ = [("struct_size", c.c_size_t), ("truncate", c.c_int), ("prompt_name", c.c_char_p)]
 
 
+class SpeechOptions(c.Structure):
+    _fields_ = [("struct_size", c.c_size_t), ("device", c.c_char_p), ("n_threads", c.c_int), ("quantize", c.c_char_p)]
+
+
+class TranscribeOptions(c.Structure):
+    _fields_ = [("struct_size", c.c_size_t), ("language", c.c_char_p), ("prompt", c.c_char_p), ("translate", c.c_int),
+                ("word_times", c.c_int), ("temperature", c.c_float), ("seed", c.c_uint64)]
+
+
 class Event(c.Structure):
     _fields_ = [("kind", c.c_int), ("token", c.c_int32), ("logprob", c.c_float), ("text", c.c_void_p),
                 ("n_bytes", c.c_size_t), ("finish", c.c_int), ("prompt_tokens", c.c_int), ("cached_tokens", c.c_int),
@@ -109,6 +118,8 @@ SIGNATURES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "request_options_init_sized": (None, (c.POINTER(RequestOptions), c.c_size_t)),
     "embedder_options_init_sized": (None, (c.POINTER(EmbedderOptions), c.c_size_t)),
     "embed_options_init_sized": (None, (c.POINTER(EmbedOptions), c.c_size_t)),
+    "speech_options_init_sized": (None, (c.POINTER(SpeechOptions), c.c_size_t)),
+    "transcribe_options_init_sized": (None, (c.POINTER(TranscribeOptions), c.c_size_t)),
     "kind_of": (c.c_int, (_text, c.POINTER(c.c_int))),
     "load": (c.c_int, (_text, c.POINTER(ModelOptions), _out_handle)),
     "free": (c.c_int, (_handle,)),
@@ -132,6 +143,9 @@ SIGNATURES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "embedder_dim": (c.c_int, (_handle,)),
     "embed_with": (c.c_int, (_handle, _texts, _out_size, _size, c.POINTER(EmbedOptions), c.c_void_p, _size)),
     "rerank": (c.c_int, (_handle, _text, _texts, _out_size, _size, c.c_int, c.c_void_p)),
+    "speech_load": (c.c_int, (_text, c.POINTER(SpeechOptions), _out_handle)),
+    "speech_free": (None, (_handle,)),
+    "transcribe": (c.c_int, (_handle, _text, _size, c.POINTER(TranscribeOptions), c.POINTER(c.c_void_p), _out_size)),
 }
 
 

@@ -79,3 +79,47 @@ class Ranked:
     index: int  #: of the document in the list that was given
     score: float
     document: str
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word of a recording."""
+
+    text: str
+    start: float  #: seconds
+    end: float
+    probability: float  #: the mean of its tokens
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A part of what a recording says."""
+
+    start: float  #: seconds
+    end: float
+    text: str
+    tokens: List[int]
+    temperature: float  #: with which the text was written
+    avg_logprob: float
+    compression_ratio: float
+    no_speech_prob: float
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """What a recording says. `str(transcript)` is its text."""
+
+    text: str
+    language: str  #: in English: "german"
+    duration: float  #: seconds
+    segments: List[Segment]
+    words: List[Word]  #: with `word_times`
+
+    def __str__(self) -> str:
+        return self.text
+
+    @classmethod
+    def of(cls, found: Dict[str, Any]) -> "Transcript":
+        segments = [Segment(*(one[name] for name in Segment.__dataclass_fields__)) for one in found["segments"]]
+        words = [Word(one["word"], one["start"], one["end"], one["probability"]) for one in found.get("words", [])]
+        return cls(found["text"], found["language"], found["duration"], segments, words)

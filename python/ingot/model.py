@@ -17,7 +17,7 @@ import numpy as np
 from . import _library as lib
 from ._requests import AsyncStream, ChatReader, Event, Options, Request, Stream, TextReader, settled
 from ._schemas import Tool, tools_text
-from .answers import Answer, ChatAnswer, Delta, Ranked
+from .answers import Answer, ChatAnswer, Delta, Ranked, Transcript
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -161,7 +161,7 @@ class Model:
              chat_template: Optional[str] = None, progress: Optional[Progress] = None,
              mmproj: "Union[str, os.PathLike[str], None]" = None, no_images: bool = False,
              pooling: Optional[str] = None, normalize: bool = True) -> "Model":
-        """Loads a GGUF file, a directory of Hugging Face or MLX, ORG/REPO[:QUANT] of the Hub, or a model of the package:
+        """Loads a GGUF file, a directory of Hugging Face or MLX, a speech model, ORG/REPO[:QUANT] of the Hub, or a model of the package:
         "demo" (None means it too) or "demo-vision", which reads images.
 
         device: "cpu", "cuda", "cuda:1" (the second GPU), a list of GPUs for tp and pp ("cuda:0,cuda:2"), or "ref" (the
@@ -209,6 +209,10 @@ class Model:
             loaded = cls(path, lib.KIND_TEXT, handle, "free")
             calls.raise_fault()
             return loaded
+        if kind.value == lib.KIND_SPEECH:
+            options = lib.options(lib.SpeechOptions, "speech", device=device, n_threads=n_threads, quantize=quantize)
+            lib.call("speech_load", path.encode(), c.byref(options), c.byref(handle))
+            return cls(path, lib.KIND_SPEECH, handle, "speech_free")
         for name, value in {"tp": tp if tp != 1 else None, "pp": pp if pp != 1 else None, "gpu_layers": gpu_layers,
                             "gpu_memory": gpu_memory, "quantize": quantize, "chat_template": chat_template,
                             "progress": progress, "mmproj": mmproj, "no_images": no_images or None}.items():
@@ -227,11 +231,12 @@ class Model:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<ingot.Model {self.path} ({('text', 'embedder', 'reranker')[self._kind]})>"
+        return f"<ingot.Model {self.path} ({('text', 'embedder', 'reranker', 'speech')[self._kind]})>"
 
     def _as(self, kind: int) -> c.c_void_p:
         """The handle, where the model is of this kind."""
-        verbs = ("writes text: use generate, chat or logits", "makes vectors: use embed", "ranks documents: use rerank")
+        verbs = ("writes text: use generate, chat or logits", "makes vectors: use embed", "ranks documents: use rerank",
+                 "writes down recordings: use transcribe")
         lib.check_process(self._process, f"the model {self.path}")
         if not self.close.alive:
             raise lib.InvalidError(f"the model {self.path} is closed: load it again")
@@ -494,3 +499,34 @@ class Model:
                       truncate: bool = False) -> List[Ranked]:
         """rerank() for asyncio."""
         return await asyncio.to_thread(self.rerank, query, documents, top=top, truncate=truncate)
+
+    # ---- speech ----
+
+    def transcribe(self, audio: "Union[str, os.PathLike[str], bytes]", *, language: Optional[str] = None,
+                   translate: bool = False, prompt: Optional[str] = None, word_times: bool = False,
+                   temperature: Optional[float] = None, seed: int = 0) -> Transcript:
+        """What a recording says: a path, or the bytes of a file (WAV, FLAC, Ogg, MP3, AIFF, AU, CAF).
+
+        language: code or name, such as "de" or "german"; None: detected
+        translate: write English
+        prompt: text that could come before: names, words and style to expect
+        word_times: also when each word was said
+        temperature: None: higher ones are tried where a text repeats itself or is unlikely
+        seed: of temperatures above 0
+        """
+        handle = self._as(lib.KIND_SPEECH)
+        if not isinstance(audio, bytes):
+            with open(audio, "rb") as file:
+                audio = file.read()
+        options = lib.options(lib.TranscribeOptions, "transcribe", language=language, prompt=prompt,
+                              translate=int(translate), word_times=int(word_times), temperature=temperature, seed=seed)
+        text, n = c.c_void_p(), c.c_size_t()
+        lib.call("transcribe", handle, audio, len(audio), c.byref(options), c.byref(text), c.byref(n))
+        return Transcript.of(json.loads(c.string_at(text, n.value)))
+
+    async def atranscribe(self, audio: "Union[str, os.PathLike[str], bytes]", *, language: Optional[str] = None,
+                          translate: bool = False, prompt: Optional[str] = None, word_times: bool = False,
+                          temperature: Optional[float] = None, seed: int = 0) -> Transcript:
+        """transcribe() for asyncio."""
+        return await asyncio.to_thread(self.transcribe, audio, language=language, translate=translate, prompt=prompt,
+                                       word_times=word_times, temperature=temperature, seed=seed)

@@ -7,6 +7,7 @@
 #include "capi/capi_guard.h"
 #include "capi/capi_request.h"
 #include "ingot/ingot.h"
+#include "model/speech/speech_files.h"
 #include "model/vectors/embedder.h"
 
 namespace ingot {
@@ -137,7 +138,8 @@ ingot_status ingot_free(ingot_model* model) {
 ingot_status ingot_kind_of(const char* path, ingot_model_kind* kind) {
   return guarded([&] {
     required(kind, "kind");
-    const std::shared_ptr<const Checkpoint> checkpoint = open_checkpoint(&required(path, "path"));
+    if (is_speech_model(&required(path, "path"))) return *kind = INGOT_KIND_SPEECH, INGOT_OK;
+    const std::shared_ptr<const Checkpoint> checkpoint = open_checkpoint(path);
     const std::optional<std::string> pooling = read_embed_facts(*checkpoint).pooling;
     *kind = pooling == "rank" ? INGOT_KIND_RERANKER : pooling ? INGOT_KIND_EMBEDDER : INGOT_KIND_TEXT;
     return INGOT_OK;
