@@ -156,6 +156,14 @@ TEST(Audio, EveryCutIsReadOrRefused) {
       } catch (const Error&) {}
 }
 
+// The decoder goes on behind a damaged place, after it has said that the file ends there. The fuzzer found the file.
+TEST(Audio, NothingFollowsTheEnd) {
+  const std::string bytes = audio_file("damaged.mp3");
+  const auto audio = opened_audio(bytes);
+  EXPECT_EQ(all_samples(*audio).size(), 1365u);
+  EXPECT_TRUE(audio->is_truncated());
+}
+
 TEST(Audio, Limits) {
   const std::string second = wav_bytes(tone(440, 16000, 1));
   EXPECT_THAT(refusal([&] { decoded_audio(second, {.max_bytes = 1000}); }),

@@ -163,7 +163,9 @@ class SndfileStream final : public AudioStream {
     return n;
   }
 
+  // False at the end. Some decoders go on behind a damaged place, but libsamplerate takes no input after the end.
   bool refill() {
+    if (at_end_) return false;
     const auto n_channels = static_cast<size_t>(info_.channels);
     frames_.resize(mono_.size() * n_channels);
     const sf_count_t n = libraries_.sf_readf_float(sound_, frames_.data(), static_cast<sf_count_t>(mono_.size()));
@@ -174,7 +176,8 @@ class SndfileStream final : public AudioStream {
       for (size_t c = 0; c < n_channels; ++c) sum += clean_sample(frames_[i * n_channels + c]);
       mono_[i] = sum / static_cast<float>(n_channels);
     }
-    return n_read_ > 0;
+    at_end_ = n_read_ == 0;
+    return !at_end_;
   }
 
   size_t resample(std::span<float> to) {
@@ -203,8 +206,9 @@ class SndfileStream final : public AudioStream {
   std::vector<float> frames_;     // [n, channels]
   std::array<float, 4096> mono_;  // the frames that were decoded last
   size_t at_ = 0, n_read_ = 0;    // of mono_
-  sf_count_t n_frames_ = 0;       // decoded so far
-  size_t n_samples_ = 0;          // given out so far
+  bool at_end_ = false;
+  sf_count_t n_frames_ = 0;  // decoded so far
+  size_t n_samples_ = 0;     // given out so far
 };
 
 }  // namespace

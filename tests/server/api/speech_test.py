@@ -40,7 +40,7 @@ def test_the_formats_say_the_same(server):
     assert verbose["task"] == "transcribe" and verbose["language"] == "german" and verbose["duration"] == 1
     assert [s["id"] for s in verbose["segments"]] == list(range(len(verbose["segments"]))) and verbose["segments"]
     assert all(0 <= s["start"] <= s["end"] <= 1.6 for s in verbose["segments"])
-    text = "".join(s["text"] for s in verbose["segments"]).strip()
+    text = "".join(s["text"] for s in verbose["segments"]).strip(" \n\t\r")
     assert verbose["text"] == text
     assert send(server).json() == {"text": text}
     plain = send(server, response_format="text")
