@@ -191,6 +191,10 @@ class Backend {
   virtual void short_conv(const ShortConvArgs& args);
   virtual void delta_rule(const DeltaRuleArgs& args);
   virtual void ssm_scan(const SsmScanArgs& args);
+  virtual void selective_scan(const SelectiveScanArgs& args);
+  virtual void rg_lru(const RgLruArgs& args);
+  virtual void kda_inputs(const KdaInputsArgs& args);
+  virtual void rank_one_rule(const RankOneRuleArgs& args);
 
   // ---- fused ops: the default body defines the meaning of each ----
   virtual void qkv(const QkvArgs& args);

@@ -203,4 +203,54 @@ struct SsmScanArgs {
   int buffer = 0;  // of the states: n_heads matrices [state_dim, head_dim]
 };
 
+// The recurrence of Griffin (arXiv:2402.19427). For each channel and token:
+//   log_a = -8 softplus(decay) sigmoid(decay_gate);  h = exp(log_a) h + sqrt(1 - exp(2 log_a)) sigmoid(input_gate) x
+// At the beginning of a sequence, h = sigmoid(input_gate) x.
+struct RgLruArgs {
+  Tensor x;                       // in: the inputs, out: h; [n_tokens, n_channels]
+  Tensor input_gate, decay_gate;  // [n_tokens, n_channels]
+  Tensor decay;                   // [1, n_channels]
+  StateCache* states = nullptr;
+  int buffer = 0;  // of the states: [1, n_channels]
+};
+
+// The inputs of rank_one_rule() for Kimi's delta attention (arXiv:2510.26692). Of each head: q and k get length 1, q is
+// divided by sqrt(head_dim), keep = exp(decay softplus(keep + dt)), beta = sigmoid(beta). Then
+//   a = keep * k,  k = beta k,  b = -k
+// so that the rule is S = diag(keep) S;  S += k^T beta (v - k S).
+struct KdaInputsArgs {
+  Tensor q, k;    // in, out: [n_tokens, n_heads * head_dim]
+  Tensor keep;    // in, out: as q
+  Tensor a, b;    // out: as q
+  Tensor beta;    // [n_tokens, n_heads]
+  Tensor decay;   // n_heads elements; negative
+  Tensor dt;      // [1, n_heads * head_dim]
+};
+
+// A recurrence whose state decays by a factor for each row, and is changed by two products of vectors. Each head has a
+// state matrix S. For each token:
+//   S = diag(keep) S + b^T (a S_before) + k^T v;  y = q S
+// where S_before is S before the token.
+struct RankOneRuleArgs {
+  Tensor y;                 // out: [n_tokens, n_heads * value_dim]
+  Tensor q, keep, a, b, k;  // [n_tokens, n_heads * key_dim]
+  Tensor v;                 // as y
+  StateCache* states = nullptr;
+  int buffer = 0;  // of the states: n_heads matrices [key_dim, value_dim]
+};
+
+// The scan of a state-space model in which each element of a channel's state S decays by a factor of its own (Mamba,
+// arXiv:2312.00752). For each token:
+//   step = softplus(dt + dt_bias);  S[i] = exp(decay[i] step) S[i] + b[i] step x;  y = sum_i c[i] S[i] + skip x
+struct SelectiveScanArgs {
+  Tensor y;              // out: [n_tokens, n_channels]; may be x
+  Tensor x;              // [n_tokens, n_channels]
+  Tensor dt;             // [n_tokens, n_channels]
+  Tensor b, c;           // [n_tokens, state_dim]
+  Tensor decay;          // [n_channels, state_dim]; negative
+  Tensor dt_bias, skip;  // [1, n_channels]
+  StateCache* states = nullptr;
+  int buffer = 0;  // of the states: [state_dim, n_channels]
+};
+
 }  // namespace ingot

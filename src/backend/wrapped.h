@@ -167,6 +167,18 @@ class Wrapped : public Backend {
   void ssm_scan(const SsmScanArgs& args) override {
     around("ssm_scan", args.y, [&] { inner_->ssm_scan(args); });
   }
+  void selective_scan(const SelectiveScanArgs& args) override {
+    around("selective_scan", args.y, [&] { inner_->selective_scan(args); });
+  }
+  void rg_lru(const RgLruArgs& args) override {
+    around("rg_lru", args.x, [&] { inner_->rg_lru(args); });
+  }
+  void kda_inputs(const KdaInputsArgs& args) override {
+    around("kda_inputs", args.q, [&] { inner_->kda_inputs(args); });
+  }
+  void rank_one_rule(const RankOneRuleArgs& args) override {
+    around("rank_one_rule", args.y, [&] { inner_->rank_one_rule(args); });
+  }
   void remote(const RemoteBlock& block) override {
     around("remote", block.x.slice_rows(0, batch().n_tokens()), [&] { inner_->remote(block); });
   }

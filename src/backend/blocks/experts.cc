@@ -15,10 +15,12 @@ void ExpertsBlock::lay_out(Buffers& buffers) {
   buffers.scratch(weights, DType::kF32, n_rows, n_used);
   buffers.scratch_act(gate, widest, n_used);
   buffers.scratch_act(up, widest, n_used);
-  buffers.scratch_act(out, x.cols, n_used);
+  buffers.scratch_act(out, std::max<int64_t>(x.cols, latent_dim), n_used);
   if (shared_dim > 0) buffers.scratch_act(hidden, shared_dim);
   if (shared_scale != 1) buffers.scratch_f32(branch, x.cols);
   if (sums) buffers.scratch_f32(sum, x.cols);
+  if (latent_dim > 0) buffers.scratch_act(latent, latent_dim);
+  if (latent_dim > 0) buffers.scratch_f32(latent_sum, latent_dim);
 }
 
 // Adds the output of the shared expert to x.
@@ -26,7 +28,12 @@ static void shared_expert(Backend& backend, const ExpertsBlock& b, const Tensor&
   const int64_t n = x.rows, dim = b.shared_dim;
   if (!b.shared_router) {
     const Tensor hidden = backend.token_rows(b.hidden);
-    backend.gate_up({.y = hidden, .x = norm_out, .w_gate = &b.shared_gate, .w_up = &b.shared_up, .act = b.act});
+    if (b.shared_gate) {
+      backend.gate_up({.y = hidden, .x = norm_out, .w_gate = &b.shared_gate, .w_up = &b.shared_up, .act = b.act});
+    } else {
+      backend.matmul(hidden, norm_out, b.shared_up);
+      backend.act(hidden, b.act);
+    }
     return join(backend, {.scale = b.shared_scale}, x, backend.token_rows(b.branch), hidden, b.shared_down, {}, {});
   }
   backend.moe({.residual = x,
@@ -51,7 +58,7 @@ static void scaled_experts(Backend& backend, const ExpertsBlock& b, const Tensor
   const Tensor x = backend.token_rows(b.x), logits = backend.token_rows(b.logits), ids = backend.token_rows(b.ids),
                weights = backend.token_rows(b.weights);
   const int64_t rows = x.rows * b.route.n_used;
-  const Tensor gate = b.gate.view(rows, b.ffn_dim), up = b.up.view(rows, b.ffn_dim), out = b.out.slice_rows(0, rows);
+  const Tensor gate = b.gate.view(rows, b.ffn_dim), up = b.up.view(rows, b.ffn_dim), out = b.out.view(rows, x.cols);
   backend.norm_matmul(logits, stream_of(backend, b), norm_out, b.norm, b.w_router, b.b_router);
   backend.moe_route(ids, weights, logits, b.route);
   backend.moe_matmul(gate, norm_out, b.w_gate, ids, b.b_gate);
@@ -60,6 +67,26 @@ static void scaled_experts(Backend& backend, const ExpertsBlock& b, const Tensor
   backend.act_mul(gate, gate, up, b.act);
   backend.moe_matmul(out, gate, b.w_down, ids, b.b_down);
   backend.moe_combine(to, out, weights);
+}
+
+// Experts without a gate, of the stream or of a projection of the stream. The router always reads the stream.
+static void ungated_experts(Backend& backend, const ExpertsBlock& b, const Tensor& to, const Tensor& norm_out) {
+  const Tensor logits = backend.token_rows(b.logits), ids = backend.token_rows(b.ids),
+               weights = backend.token_rows(b.weights), latent = backend.token_rows(b.latent),
+               sum = backend.token_rows(b.latent_sum);
+  const int64_t rows = norm_out.rows * b.route.n_used;
+  const Tensor up = b.up.view(rows, b.ffn_dim), out = b.out.view(rows, b.w_latent ? b.latent_dim : to.cols);
+  const auto [input, first_norm] = input_of(backend, b, norm_out);
+  backend.norm_matmul(logits, input, norm_out, first_norm, b.w_router, b.b_router);
+  backend.moe_route(ids, weights, logits, b.route);
+  if (b.w_latent) backend.matmul(latent, norm_out, b.w_latent);
+  backend.moe_matmul(up, b.w_latent ? latent : norm_out, b.w_up, ids, b.b_up);
+  backend.act(up, b.act);
+  backend.moe_matmul(out, up, b.w_down, ids, b.b_down);
+  if (!b.w_latent) return backend.moe_combine(to, out, weights);
+  backend.zero(sum);
+  backend.moe_combine(sum, out, weights);
+  backend.matmul_add(to, sum, b.w_from_latent);
 }
 
 MoeArgs moe_args(const ExpertsBlock& b, Backend& backend) {
@@ -79,7 +106,7 @@ MoeArgs moe_args(const ExpertsBlock& b, Backend& backend) {
           .weights = backend.token_rows(b.weights),
           .gate = b.gate.view(rows, b.ffn_dim),
           .up = b.up.view(rows, b.ffn_dim),
-          .out = b.out.slice_rows(0, rows)};
+          .out = b.out.view(rows, b.x.cols)};
 }
 
 void run_block(const ExpertsBlock& b, Backend& backend) {
@@ -89,12 +116,14 @@ void run_block(const ExpertsBlock& b, Backend& backend) {
   if (b.sums) backend.zero(to);
   if (b.scales_input) {
     scaled_experts(backend, b, to, norm_out);
+  } else if (!b.w_gate) {
+    ungated_experts(backend, b, to, norm_out);
   } else {
     MoeArgs args = moe_args(b, backend);
     args.residual = to, args.x = input, args.norm = first_norm, args.normed = norm_out;
     backend.moe(args);
   }
-  if (b.shared_gate) shared_expert(backend, b, to, norm_out);
+  if (b.shared_up) shared_expert(backend, b, to, norm_out);
   if (b.sums) backend.add_reduced(x, to, norm_out, b.next_norm);
 }
 

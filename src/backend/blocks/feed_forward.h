@@ -24,10 +24,13 @@ struct FeedForwardBlock {
   // The gate keeps what is above a bound, less the bound: its row's mean and this many standard deviations of the row.
   // Nothing: the gate keeps all.
   std::optional<float> deviations;
+  float gate_scale = 1;  // of the gate's product
   int ffn_dim = 0;
   Join join;
   Tensor normed;          // as in AttentionBlock
   Tensor hidden, up, branch;  // scratch
+  // Whether one op makes gate and up.
+  bool is_fused() const { return w_gate && !deviations && gate_scale == 1; }
   void lay_out(Buffers& buffers);
 };
 void run_block(const FeedForwardBlock& b, Backend& backend);

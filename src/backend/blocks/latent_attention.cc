@@ -34,7 +34,7 @@ void run_block(const LatentAttentionBlock& b, Backend& backend) {
   backend.norm_matmul(latent, input, norm_out, first_norm, b.wkv_a);
   backend.copy(k.slice_cols(0, b.rope_dim), latent.slice_cols(b.kv_rank, b.rope_dim));
   backend.norm(k.slice_cols(b.rope_dim, b.kv_rank), latent.slice_cols(0, b.kv_rank), b.kv_a_norm);
-  backend.rope(k, 1, rope_args);
+  if (b.rope.angles) backend.rope(k, 1, rope_args);
   backend.kv_write(*b.kv, a.layer, k, k);
   if (b.only_keys) return;
 
@@ -50,7 +50,7 @@ void run_block(const LatentAttentionBlock& b, Backend& backend) {
   const Tensor heads = q_heads.reshape(rows, b.nope_dim + b.rope_dim), q_rows = q.reshape(rows, a.head_dim);
   backend.copy(q_rows.slice_cols(0, b.rope_dim), heads.slice_cols(b.nope_dim, b.rope_dim));
   backend.moe_matmul(q_rows.slice_cols(b.rope_dim, b.kv_rank), heads.slice_cols(0, b.nope_dim), b.wk_b, head_ids, {});
-  backend.rope(q, a.n_heads, rope_args);
+  if (b.rope.angles) backend.rope(q, a.n_heads, rope_args);
 
   backend.attention(attended, q, *b.kv, a);
   const Tensor gathered = attended.reshape(rows, a.head_dim).slice_cols(b.rope_dim, b.kv_rank);

@@ -23,7 +23,7 @@ struct LatentAttentionBlock {
   Tensor bo;                 // [1, dim] or empty
   int q_rank = 0, kv_rank = 0, nope_dim = 0, rope_dim = 0, value_dim = 0;
   int rope_table = 0;
-  RopeArgs rope;            // angles [max_tokens, rope_dim]
+  RopeArgs rope;            // angles [max_tokens, rope_dim] or empty
   PositionScale query_scale;
   AttentionArgs attention;  // head_dim is kv_rank + rope_dim, n_kv_heads 1
   bool only_keys = false;   // as in AttentionBlock

@@ -10,6 +10,16 @@ void Mamba2Block::lay_out(Buffers& buffers) {
   if (!join.is_plain()) buffers.scratch_f32(branch, x.cols);
 }
 
+// Multiplies the parts of the projection that have factors.
+static void scale_columns(const Mamba2Block& b, Backend& backend, const Tensor& columns) {
+  int64_t first = 0;
+  for (size_t i = 0; i < b.column_factors.size(); ++i) {
+    const int64_t n = b.columns_of_w_in()[i];
+    if (b.column_factors[i] != 1) backend.scale(columns.slice_cols(first, n), b.column_factors[i], 0);
+    first += n;
+  }
+}
+
 // x, b and c pass through a short convolution. The outputs of the scan are gated, and each group of heads is normed.
 void run_block(const Mamba2Block& b, Backend& backend) {
   const Tensor x = backend.token_rows(b.x), norm_out = backend.token_rows(b.normed),
@@ -19,6 +29,7 @@ void run_block(const Mamba2Block& b, Backend& backend) {
                values = channels.slice_cols(0, inner);
   const auto [input, first_norm] = input_of(backend, b, norm_out);
   backend.norm_matmul(columns, input, norm_out, first_norm, b.w_in);
+  scale_columns(b, backend, columns);
   backend.short_conv({.x = channels,
                       .weight = b.conv,
                       .bias = b.conv_bias,
@@ -40,7 +51,7 @@ void run_block(const Mamba2Block& b, Backend& backend) {
                     .buffer = b.first_state + 1});
   backend.act_mul(values, gates, values, Activation::kSilu);
   const int64_t width = inner / b.n_groups;
-  for (int group = 0; group < b.n_groups; ++group) {
+  for (int group = 0; b.value_norm.weight && group < b.n_groups; ++group) {
     const Tensor part = values.slice_cols(group * width, width);
     NormArgs norm = b.value_norm;
     norm.weight = norm.weight.slice_rows(group, 1);

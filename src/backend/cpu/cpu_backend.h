@@ -79,6 +79,10 @@ class CpuBackend final : public Backend {
   void short_conv(const ShortConvArgs& args) override;
   void delta_rule(const DeltaRuleArgs& args) override;
   void ssm_scan(const SsmScanArgs& args) override;
+  void selective_scan(const SelectiveScanArgs& args) override;
+  void rg_lru(const RgLruArgs& args) override;
+  void kda_inputs(const KdaInputsArgs& args) override;
+  void rank_one_rule(const RankOneRuleArgs& args) override;
 
   void qkv(const QkvArgs& args) override;
   void gate_up(const GateUpArgs& args) override;

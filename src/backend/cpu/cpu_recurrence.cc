@@ -146,4 +146,109 @@ void CpuBackend::ssm_scan(const SsmScanArgs& a) {
   });
 }
 
+// A task is some channels of a sequence.
+void CpuBackend::selective_scan(const SelectiveScanArgs& a) {
+  const auto& states = static_cast<const CpuStates&>(*a.states);
+  const StateBuffer& s = states.buffer(a.buffer);
+  const int64_t n_channels = s.cols, state_dim = s.rows, n_strips = CpuStates::n_strips(s);
+  CHECK(s.by_column && a.decay.stride == state_dim && state_dim <= cpu::kMaxSelectiveDim);
+  CHECK_EQ(a.x.cols, n_channels);
+  CHECK_EQ(a.b.cols, state_dim);
+  for_rows(batch().n_seqs() * n_strips, 16 * a.y.rows * n_channels * state_dim, [&](int64_t i, int) {
+    const int seq = static_cast<int>(i / n_strips), in = batch().state_in[seq];
+    const int64_t strip = i % n_strips, first = strip * kStateCols, t = batch().q_start[seq];
+    recurrence_.selective_scan({.x = a.x.f32(t) + first,
+                                .dt = a.dt.f32(t) + first,
+                                .b = a.b.f32(t),
+                                .c = a.c.f32(t),
+                                .x_stride = a.x.stride,
+                                .dt_stride = a.dt.stride,
+                                .b_stride = a.b.stride,
+                                .c_stride = a.c.stride,
+                                .decay = a.decay.f32(first),
+                                .dt_bias = a.dt_bias.f32() + first,
+                                .skip = a.skip.f32() + first,
+                                .before = in < 0 ? nullptr : states.strip(in, a.buffer, 0, strip),
+                                .after = states.strip(batch().state_out[seq], a.buffer, 0, strip),
+                                .y = a.y.f32(t) + first,
+                                .y_stride = a.y.stride,
+                                .n_tokens = batch().q_len(seq),
+                                .state_dim = static_cast<int>(state_dim),
+                                .n_cols = static_cast<int>(std::min<int64_t>(kStateCols, n_channels - first))});
+  });
+}
+
+void CpuBackend::kda_inputs(const KdaInputsArgs& args) {
+  const int64_t n_heads = args.beta.cols, dim = args.q.cols / n_heads;
+  const float q_scale = 1.0f / std::sqrt(static_cast<float>(dim));
+  for_rows(args.q.rows, 40 * args.q.rows * args.q.cols, [&](int64_t t, int) {
+    for (int64_t h = 0; h < n_heads; ++h) {
+      float *q = args.q.f32(t) + h * dim, *k = args.k.f32(t) + h * dim, *keep = args.keep.f32(t) + h * dim,
+            *a = args.a.f32(t) + h * dim, *b = args.b.f32(t) + h * dim;
+      recurrence_.unit_length(q, dim, q_scale);
+      recurrence_.unit_length(k, dim, 1);
+      recurrence_.keep_factors(keep, args.dt.f32() + h * dim, args.decay.f32()[h], dim);
+      const float beta = 1.0f / (1.0f + std::exp(-args.beta.f32(t)[h]));
+      for (int64_t i = 0; i < dim; ++i) a[i] = keep[i] * k[i], k[i] *= beta, b[i] = -k[i];
+    }
+  });
+}
+
+void CpuBackend::rank_one_rule(const RankOneRuleArgs& args) {
+  const auto& states = static_cast<const CpuStates&>(*args.states);
+  const StateBuffer& s = states.buffer(args.buffer);
+  CHECK(s.by_column);
+  const int64_t n_heads = s.count, key_dim = s.rows, value_dim = s.cols, n_strips = CpuStates::n_strips(s),
+                per_seq = n_heads * n_strips;
+  CHECK_EQ(args.q.cols, n_heads * key_dim);
+  CHECK_EQ(args.v.cols, n_heads * value_dim);
+  for_rows(batch().n_seqs() * per_seq, 6 * args.y.rows * args.y.cols * key_dim, [&](int64_t i, int) {
+    const int seq = static_cast<int>(i / per_seq), in = batch().state_in[seq];
+    const int64_t h = i % per_seq / n_strips, strip = i % n_strips, t = batch().q_start[seq], row = h * key_dim,
+                  column = h * value_dim + strip * kStateCols;
+    recurrence_.rank_one_rule(
+        {.q = args.q.f32(t) + row,
+         .keep = args.keep.f32(t) + row,
+         .a = args.a.f32(t) + row,
+         .b = args.b.f32(t) + row,
+         .k = args.k.f32(t) + row,
+         .v = args.v.f32(t) + column,
+         .q_stride = args.q.stride,
+         .keep_stride = args.keep.stride,
+         .a_stride = args.a.stride,
+         .b_stride = args.b.stride,
+         .k_stride = args.k.stride,
+         .v_stride = args.v.stride,
+         .before = in < 0 ? nullptr : states.strip(in, args.buffer, h, strip),
+         .after = states.strip(batch().state_out[seq], args.buffer, h, strip),
+         .y = args.y.f32(t) + column,
+         .y_stride = args.y.stride,
+         .n_tokens = batch().q_len(seq),
+         .key_dim = static_cast<int>(key_dim),
+         .n_cols = static_cast<int>(std::min<int64_t>(kStateCols, value_dim - strip * kStateCols))});
+  });
+}
+
+// A task is some channels of a sequence.
+void CpuBackend::rg_lru(const RgLruArgs& a) {
+  const auto& states = static_cast<const CpuStates&>(*a.states);
+  const int64_t n_channels = a.x.cols, n_parts = (n_channels + kConvChannels - 1) / kConvChannels;
+  CHECK_EQ(states.buffer(a.buffer).size(), n_channels);
+  for_rows(batch().n_seqs() * n_parts, 64 * a.x.rows * n_channels, [&](int64_t i, int) {
+    const int seq = static_cast<int>(i / n_parts), in = batch().state_in[seq];
+    const int64_t first = i % n_parts * kConvChannels, t = batch().q_start[seq];
+    recurrence_.rg_lru({.x = a.x.f32(t) + first,
+                        .input_gate = a.input_gate.f32(t) + first,
+                        .decay_gate = a.decay_gate.f32(t) + first,
+                        .x_stride = a.x.stride,
+                        .input_stride = a.input_gate.stride,
+                        .decay_stride = a.decay_gate.stride,
+                        .decay = a.decay.f32() + first,
+                        .before = in < 0 ? nullptr : states.data(in, a.buffer) + first,
+                        .after = states.data(batch().state_out[seq], a.buffer) + first,
+                        .n_tokens = batch().q_len(seq),
+                        .n_channels = static_cast<int>(std::min<int64_t>(kConvChannels, n_channels - first))});
+  });
+}
+
 }  // namespace ingot

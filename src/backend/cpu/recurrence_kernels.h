@@ -10,6 +10,7 @@ namespace ingot::cpu {
 constexpr int kStateCols = 32;      // columns in a strip of a head's matrix: with 128 rows, 16 KiB
 constexpr int kConvChannels = 64;   // channels in a part of a convolution
 constexpr int kMaxConvWidth = 16;
+constexpr int kMaxSelectiveDim = 256;  // elements of a channel's state
 
 // Some channels of a sequence, in place (ShortConvArgs).
 struct ConvJob {
@@ -59,12 +60,56 @@ struct ScanJob {
   int n_cols;                  // at most kStateCols
 };
 
+// Some channels whose states decay element by element, through all tokens of a sequence (SelectiveScanArgs).
+struct SelectiveJob {
+  const float *x, *dt, *b, *c;  // at the first token; y may be x
+  int64_t x_stride, dt_stride, b_stride, c_stride;
+  const float* decay;          // [n_cols, state_dim]
+  const float *dt_bias, *skip;  // [n_cols]
+  const float* before;         // [state_dim, kStateCols]; null: zeros
+  float* after;                // may be `before`
+  float* y;
+  int64_t y_stride;
+  int n_tokens;
+  int state_dim;
+  int n_cols;                  // at most kStateCols
+};
+
+// Some columns of a head's matrix, through all tokens of a sequence (RankOneRuleArgs).
+struct RankOneJob {
+  const float *q, *keep, *a, *b, *k, *v;  // at the first token
+  int64_t q_stride, keep_stride, a_stride, b_stride, k_stride, v_stride;
+  const float* before;         // [key_dim, kStateCols]; null: zeros
+  float* after;                // may be `before`
+  float* y;
+  int64_t y_stride;
+  int n_tokens;
+  int key_dim;
+  int n_cols;                  // at most kStateCols
+};
+
+// Some channels of a sequence, in place (RgLruArgs).
+struct RgLruJob {
+  float* x;                    // at the first token
+  const float *input_gate, *decay_gate;  // as x
+  int64_t x_stride, input_stride, decay_stride;
+  const float* decay;          // [n_channels]
+  const float* before;         // [n_channels]; null: the sequence begins
+  float* after;                // may be `before`
+  int n_tokens;
+  int n_channels;              // at most kConvChannels
+};
+
 struct RecurrenceKernels {
   void (*unit_length)(float* x, int64_t n, float factor);  // scales x to length `factor`
   void (*gate)(float* x, const float* gate, int64_t n);    // x *= sigmoid(gate)
   void (*short_conv)(const ConvJob& job);
   void (*delta_rule)(const DeltaJob& job);
   void (*ssm_scan)(const ScanJob& job);
+  void (*selective_scan)(const SelectiveJob& job);
+  void (*rg_lru)(const RgLruJob& job);
+  void (*rank_one_rule)(const RankOneJob& job);
+  void (*keep_factors)(float* x, const float* bias, float decay, int64_t n);  // x = exp(decay softplus(x + bias))
 };
 
 }  // namespace ingot::cpu

@@ -128,6 +128,10 @@ class CudaBackend final : public Backend, public RecordedSteps {
   void short_conv(const ShortConvArgs& args) override;
   void delta_rule(const DeltaRuleArgs& args) override;
   void ssm_scan(const SsmScanArgs& args) override;
+  void selective_scan(const SelectiveScanArgs& args) override;
+  void rg_lru(const RgLruArgs& args) override;
+  void kda_inputs(const KdaInputsArgs& args) override;
+  void rank_one_rule(const RankOneRuleArgs& args) override;
 
  private:
   cuda::ScratchSizes scratch_for(const StepLimits& limits) const;

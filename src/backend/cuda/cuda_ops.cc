@@ -196,6 +196,10 @@ void CudaBackend::short_conv(const ShortConvArgs& args) { recurrence_.short_conv
 void CudaBackend::delta_rule(const DeltaRuleArgs& args) { recurrence_.delta_rule(args); }
 
 void CudaBackend::ssm_scan(const SsmScanArgs& args) { recurrence_.ssm_scan(args); }
+void CudaBackend::selective_scan(const SelectiveScanArgs& args) { recurrence_.selective_scan(args); }
+void CudaBackend::rg_lru(const RgLruArgs& args) { recurrence_.rg_lru(args); }
+void CudaBackend::kda_inputs(const KdaInputsArgs& args) { recurrence_.kda_inputs(args); }
+void CudaBackend::rank_one_rule(const RankOneRuleArgs& args) { recurrence_.rank_one_rule(args); }
 
 void CudaBackend::connect(std::shared_ptr<Communicator> ranks) {
   rank_ops_.connect(ranks);

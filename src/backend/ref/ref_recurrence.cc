@@ -171,4 +171,118 @@ void Backend::ssm_scan(const SsmScanArgs& args) {
     }
 }
 
+void Backend::selective_scan(const SelectiveScanArgs& args) {
+  HostRows host(*this);
+  SelectiveScanArgs a = args;
+  const bool in_place = a.y.data == a.x.data;
+  a.y = in_place ? host.inout(a.y) : host.out(a.y);
+  a.x = in_place ? a.y : host.in(a.x);
+  for (Tensor* t : {&a.dt, &a.b, &a.c, &a.decay, &a.dt_bias, &a.skip}) *t = host.in(*t);
+  const Batch& batch = batch_;
+  auto& states = static_cast<RefStates&>(*a.states);
+  const StateBuffer& s = states.buffer(a.buffer);
+  const int n_channels = static_cast<int>(s.cols), state_dim = static_cast<int>(s.rows);
+  CHECK_EQ(a.x.cols, s.cols);
+  CHECK_EQ(a.b.cols, s.rows);
+  for (int seq = 0; seq < batch.n_seqs(); ++seq) {
+    std::vector<float> state(static_cast<size_t>(s.rows * s.cols));
+    if (batch.state_in[seq] >= 0)
+      std::copy_n(states.matrix(batch.state_in[seq], a.buffer), state.size(), state.data());
+    for (int t = batch.q_start[seq]; t < batch.q_start[seq + 1]; ++t)
+      for (int j = 0; j < n_channels; ++j) {
+        const double step = softplus(double{a.dt.f32(t)[j]} + a.dt_bias.f32()[j]), x = a.x.f32(t)[j];
+        double out = a.skip.f32()[j] * x;
+        for (int i = 0; i < state_dim; ++i) {
+          float& element = state[static_cast<size_t>(i) * n_channels + j];
+          element = static_cast<float>(std::exp(a.decay.f32(j)[i] * step) * element + a.b.f32(t)[i] * step * x);
+          out += double{a.c.f32(t)[i]} * element;
+        }
+        a.y.f32(t)[j] = static_cast<float>(out);
+      }
+    std::copy(state.begin(), state.end(), states.matrix(batch.state_out[seq], a.buffer));
+  }
+}
+
+void Backend::kda_inputs(const KdaInputsArgs& args) {
+  HostRows host(*this);
+  KdaInputsArgs a = args;
+  for (Tensor* t : {&a.q, &a.k, &a.keep}) *t = host.inout(*t);
+  for (Tensor* t : {&a.a, &a.b}) *t = host.out(*t);
+  for (Tensor* t : {&a.beta, &a.decay, &a.dt}) *t = host.in(*t);
+  const int n_heads = static_cast<int>(a.beta.cols), dim = static_cast<int>(a.q.cols) / n_heads;
+  for (int64_t t = 0; t < a.q.rows; ++t)
+    for (int i = 0; i < n_heads * dim; ++i) {
+      const int h = i / dim;
+      if (i % dim == 0) {
+        const auto q = unit_vector(a.q.f32(t) + i, dim, 1 / std::sqrt(static_cast<double>(dim)));
+        const auto k = unit_vector(a.k.f32(t) + i, dim, 1);
+        std::copy(q.begin(), q.end(), a.q.f32(t) + i), std::copy(k.begin(), k.end(), a.k.f32(t) + i);
+      }
+      const double keep = std::exp(a.decay.f32()[h] * softplus(double{a.keep.f32(t)[i]} + a.dt.f32()[i])),
+                   key = a.k.f32(t)[i], take = sigmoid(a.beta.f32(t)[h]) * key;
+      a.keep.f32(t)[i] = static_cast<float>(keep), a.a.f32(t)[i] = static_cast<float>(keep * key);
+      a.k.f32(t)[i] = static_cast<float>(take), a.b.f32(t)[i] = static_cast<float>(-take);
+    }
+}
+
+void Backend::rank_one_rule(const RankOneRuleArgs& args) {
+  HostRows host(*this);
+  RankOneRuleArgs a = args;
+  a.y = host.out(a.y);
+  for (Tensor* t : {&a.q, &a.keep, &a.a, &a.b, &a.k, &a.v}) *t = host.in(*t);
+  const Batch& batch = batch_;
+  auto& states = static_cast<RefStates&>(*a.states);
+  const StateBuffer& s = states.buffer(a.buffer);
+  const int n_heads = static_cast<int>(s.count), key_dim = static_cast<int>(s.rows),
+            value_dim = static_cast<int>(s.cols);
+  CHECK_EQ(a.q.cols, int64_t{n_heads} * key_dim);
+  CHECK_EQ(a.v.cols, int64_t{n_heads} * value_dim);
+  for (int seq = 0; seq < batch.n_seqs(); ++seq)
+    for (int h = 0; h < n_heads; ++h) {
+      std::vector<float> matrix(static_cast<size_t>(s.rows * s.cols));
+      if (batch.state_in[seq] >= 0)
+        std::copy_n(states.matrix(batch.state_in[seq], a.buffer, h), matrix.size(), matrix.data());
+      for (int t = batch.q_start[seq]; t < batch.q_start[seq + 1]; ++t) {
+        const auto of = [&](const Tensor& rows) { return rows.f32(t) + int64_t{h} * key_dim; };
+        for (int j = 0; j < value_dim; ++j) {
+          const int64_t column = int64_t{h} * value_dim + j;
+          double known = 0, out = 0;
+          for (int i = 0; i < key_dim; ++i) known += double{of(a.a)[i]} * matrix[i * value_dim + j];
+          for (int i = 0; i < key_dim; ++i) {
+            float& element = matrix[i * value_dim + j];
+            element = static_cast<float>(double{of(a.keep)[i]} * element + of(a.b)[i] * known +
+                                         double{of(a.k)[i]} * a.v.f32(t)[column]);
+            out += double{of(a.q)[i]} * element;
+          }
+          a.y.f32(t)[column] = static_cast<float>(out);
+        }
+      }
+      std::copy(matrix.begin(), matrix.end(), states.matrix(batch.state_out[seq], a.buffer, h));
+    }
+}
+
+void Backend::rg_lru(const RgLruArgs& args) {
+  HostRows host(*this);
+  const Tensor x = host.inout(args.x), input_gate = host.in(args.input_gate), decay_gate = host.in(args.decay_gate),
+               decay = host.in(args.decay);
+  const Batch& batch = batch_;
+  auto& states = static_cast<RefStates&>(*args.states);
+  CHECK_EQ(states.buffer(args.buffer).size(), x.cols);
+  for (int seq = 0; seq < batch.n_seqs(); ++seq) {
+    const int in = batch.state_in[seq], begin = batch.q_start[seq];
+    std::vector<float> h(static_cast<size_t>(x.cols));
+    if (in >= 0) std::copy_n(states.matrix(in, args.buffer), h.size(), h.data());
+    for (int t = begin; t < batch.q_start[seq + 1]; ++t)
+      for (int64_t c = 0; c < x.cols; ++c) {
+        const double log_a = -8 * softplus(decay.f32()[c]) * sigmoid(decay_gate.f32(t)[c]),
+                     gated = sigmoid(input_gate.f32(t)[c]) * x.f32(t)[c];
+        const bool is_first = in < 0 && t == begin;
+        const double next =
+            is_first ? gated : std::exp(log_a) * h[static_cast<size_t>(c)] + std::sqrt(-std::expm1(2 * log_a)) * gated;
+        x.f32(t)[c] = h[static_cast<size_t>(c)] = static_cast<float>(next);
+      }
+    std::copy(h.begin(), h.end(), states.matrix(batch.state_out[seq], args.buffer));
+  }
+}
+
 }  // namespace ingot

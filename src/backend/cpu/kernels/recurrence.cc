@@ -1,5 +1,5 @@
-// The kernels of recurrent layers: a short convolution along each channel; the gated delta rule and the scan of
-// Mamba-2 on a strip of a state matrix.
+// The kernels of recurrent layers: a short convolution along each channel; the gated delta rule and the scans of
+// Mamba-2 and Mamba on a strip of a state matrix.
 #include "backend/cpu/kernels/simd.h"
 #include "backend/cpu/recurrence_kernels.h"
 
@@ -144,6 +144,130 @@ void ssm_scan(const ScanJob& job) {
   }
 }
 
+// max(x, 0) + log(1 + z), where z = exp(-|x|) is at most 1; the logarithm is the series of 2 atanh(z / (2 + z)).
+INLINE F softplus(F x) {
+  const F z = exp(-abs(x)), s = z / (2.0f + z), square = s * s;
+  F p = square * (1.0f / 15) + 1.0f / 13;
+  p = p * square + 1.0f / 11;
+  p = p * square + 1.0f / 9;
+  p = p * square + 1.0f / 7;
+  p = p * square + 1.0f / 5;
+  p = p * square + 1.0f / 3;
+  p = p * square + 1.0f;
+  return max(x, F{}) + 2.0f * s * p;
+}
+
+// Channels are the lanes.
+void selective_scan(const SelectiveJob& job) {
+  constexpr int n_vectors = kStateCols / W;
+  float* s = job.after;
+  start_strip(job.before, s, job.state_dim);
+  float decay[kMaxSelectiveDim][kStateCols], lines[4][kStateCols] = {};  // lines: of x, dt, dt_bias, skip
+  const auto n_bytes = (size_t)job.n_cols * 4;
+  for (int i = 0; i < job.state_dim; ++i)
+    for (int col = 0; col < kStateCols; ++col) decay[i][col] = col < job.n_cols ? job.decay[col * job.state_dim + i] : 0;
+  __builtin_memcpy(lines[2], job.dt_bias, n_bytes);
+  __builtin_memcpy(lines[3], job.skip, n_bytes);
+  for (int t = 0; t < job.n_tokens; ++t) {
+    const float *b = job.b + t * job.b_stride, *c = job.c + t * job.c_stride;
+    __builtin_memcpy(lines[0], job.x + t * job.x_stride, n_bytes);
+    __builtin_memcpy(lines[1], job.dt + t * job.dt_stride, n_bytes);
+    F step[n_vectors], change[n_vectors], out[n_vectors];
+    for (int j = 0; j < n_vectors; ++j) {
+      const F x = load(lines[0] + j * W);
+      step[j] = softplus(load(lines[1] + j * W) + load(lines[2] + j * W));
+      change[j] = step[j] * x;
+      out[j] = load(lines[3] + j * W) * x;
+    }
+    for (int i = 0; i < job.state_dim; ++i)
+      for (int j = 0; j < n_vectors; ++j) {
+        float* at = s + i * kStateCols + j * W;
+        const F element = load(at) * exp(load(decay[i] + j * W) * step[j]) + change[j] * b[i];
+        store(at, element);
+        out[j] += element * c[i];
+      }
+    for (int j = 0; j < n_vectors; ++j) store(lines[0] + j * W, out[j]);
+    __builtin_memcpy(job.y + t * job.y_stride, lines[0], n_bytes);
+  }
+}
+
+// sqrt(1 - exp(x)) for x <= 0: near 0, 1 - exp(x) is the first terms of its series.
+INLINE F root_of_rest(F x) {
+  const F series = -x * (1.0f + x * (0.5f + x * (1.0f / 6 + x * (1.0f / 24))));
+  F rest = x > -0.03f ? series : 1.0f - exp(x);
+  float lanes[W];
+  store(lanes, rest);
+  for (float& lane : lanes) lane = __builtin_sqrtf(lane);
+  return load(lanes);
+}
+
+void rg_lru(const RgLruJob& job) {
+  constexpr int n_vectors = kConvChannels / W;
+  float lines[5][kConvChannels] = {};  // of x, input_gate, decay_gate, decay, h
+  const auto n_bytes = (size_t)job.n_channels * 4;
+  __builtin_memcpy(lines[3], job.decay, n_bytes);
+  if (job.before != nullptr) __builtin_memcpy(lines[4], job.before, n_bytes);
+  F rate[n_vectors], h[n_vectors];
+  for (int j = 0; j < n_vectors; ++j) {
+    rate[j] = softplus(load(lines[3] + j * W)) * -8.0f;
+    h[j] = load(lines[4] + j * W);
+  }
+  for (int t = 0; t < job.n_tokens; ++t) {
+    float* x = job.x + t * job.x_stride;
+    __builtin_memcpy(lines[0], x, n_bytes);
+    __builtin_memcpy(lines[1], job.input_gate + t * job.input_stride, n_bytes);
+    __builtin_memcpy(lines[2], job.decay_gate + t * job.decay_stride, n_bytes);
+    for (int j = 0; j < n_vectors; ++j) {
+      const F log_a = rate[j] * sigmoid(load(lines[2] + j * W)),
+              gated = sigmoid(load(lines[1] + j * W)) * load(lines[0] + j * W);
+      const bool is_first = t == 0 && job.before == nullptr;
+      h[j] = is_first ? gated : exp(log_a) * h[j] + root_of_rest(log_a * 2.0f) * gated;
+      store(lines[0] + j * W, h[j]);
+    }
+    __builtin_memcpy(x, lines[0], n_bytes);
+  }
+  for (int j = 0; j < n_vectors; ++j) store(lines[4] + j * W, h[j]);
+  __builtin_memcpy(job.after, lines[4], n_bytes);
+}
+
+// As delta_rule(), with a factor for each row.
+void rank_one_rule(const RankOneJob& job) {
+  constexpr int n_vectors = kStateCols / W;
+  float* s = job.after;
+  start_strip(job.before, s, job.key_dim);
+  float line[kStateCols] = {};
+  const auto n_bytes = (size_t)job.n_cols * 4;
+  for (int t = 0; t < job.n_tokens; ++t) {
+    const float *q = job.q + t * job.q_stride, *keep = job.keep + t * job.keep_stride, *a = job.a + t * job.a_stride,
+                *b = job.b + t * job.b_stride, *k = job.k + t * job.k_stride;
+    F known[n_vectors] = {}, v[n_vectors], out[n_vectors] = {};
+    for (int i = 0; i < job.key_dim; ++i)
+      for (int j = 0; j < n_vectors; ++j) known[j] += load(s + i * kStateCols + j * W) * a[i];
+    __builtin_memcpy(line, job.v + t * job.v_stride, n_bytes);
+    for (int j = 0; j < n_vectors; ++j) v[j] = load(line + j * W);
+    for (int i = 0; i < job.key_dim; ++i)
+      for (int j = 0; j < n_vectors; ++j) {
+        float* at = s + i * kStateCols + j * W;
+        const F element = load(at) * keep[i] + known[j] * b[i] + v[j] * k[i];
+        store(at, element);
+        out[j] += element * q[i];
+      }
+    for (int j = 0; j < n_vectors; ++j) store(line + j * W, out[j]);
+    __builtin_memcpy(job.y + t * job.y_stride, line, n_bytes);
+  }
+}
+
+void keep_factors(float* x, const float* bias, float decay, int64_t n) {
+  for (int64_t i = 0; i < n; i += W) {
+    float rest[2][W] = {};
+    const auto n_bytes = (size_t)(n - i < W ? n - i : W) * 4;
+    __builtin_memcpy(rest[0], x + i, n_bytes);
+    __builtin_memcpy(rest[1], bias + i, n_bytes);
+    store(rest[0], exp(softplus(load(rest[0]) + load(rest[1])) * decay));
+    __builtin_memcpy(x + i, rest[0], n_bytes);
+  }
+}
+
 }  // namespace
 
 extern const RecurrenceKernels kRecurrence;
@@ -151,6 +275,10 @@ const RecurrenceKernels kRecurrence = {.unit_length = unit_length,
                                        .gate = gate,
                                        .short_conv = short_conv,
                                        .delta_rule = delta_rule,
-                                       .ssm_scan = ssm_scan};
+                                       .ssm_scan = ssm_scan,
+                                       .selective_scan = selective_scan,
+                                       .rg_lru = rg_lru,
+                                       .rank_one_rule = rank_one_rule,
+                                       .keep_factors = keep_factors};
 
 }  // namespace ingot::cpu::INGOT_ISA

@@ -1,4 +1,5 @@
-// Kernels of recurrent layers (recurrence.cu, delta_chunks.cu, delta_walk.cu, ssm_scan.cu). States are f32. The batch
+// Kernels of recurrent layers (recurrence.cu, delta_chunks.cu, delta_walk.cu, ssm_scan.cu, selective_scan.cu, rank_one.cu, rg_lru.cu).
+// States are f32. The batch
 // contains the slots to read and write.
 #pragma once
 #include <driver_types.h>
@@ -10,7 +11,7 @@
 
 namespace ingot::cuda {
 
-inline constexpr int kMaxConvWidth = 16, kMaxKeyDim = 256, kMaxStateDim = 256;
+inline constexpr int kMaxConvWidth = 16, kMaxKeyDim = 256, kMaxStateDim = 256, kMaxSelectiveDim = 64;
 
 // One buffer in all slots: the inputs of a convolution, [conv_width - 1, n_channels], or each head's matrix, transposed
 // to [value_dim, key_dim], because the kernels use the matrix column by column.
@@ -31,5 +32,11 @@ void delta_rule(const DeltaRuleArgs& args, const DeviceStates& states, const Dev
                 int fewest_tokens, int most_tokens, bool chunks, Device& device);
 void ssm_scan(const SsmScanArgs& args, const DeviceStates& states, const DeviceBatch& batch, int n_seqs,
               Device& device);
+void rg_lru(const RgLruArgs& args, const DeviceStates& states, const DeviceBatch& batch, int n_seqs, Device& device);
+void kda_inputs(const KdaInputsArgs& args, Device& device);
+void rank_one_rule(const RankOneRuleArgs& args, const DeviceStates& states, const DeviceBatch& batch, int n_seqs,
+                   Device& device);
+void selective_scan(const SelectiveScanArgs& args, const DeviceStates& states, const DeviceBatch& batch, int n_seqs,
+                    Device& device);
 
 }  // namespace ingot::cuda

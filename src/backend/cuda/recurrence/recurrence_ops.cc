@@ -76,4 +76,43 @@ void RecurrenceOps::ssm_scan(const SsmScanArgs& args) {
   check_launch("ssm_scan");
 }
 
+void RecurrenceOps::selective_scan(const SelectiveScanArgs& args) {
+  const auto& states = static_cast<const CudaStates&>(*args.states);
+  const StateBuffer& s = states.buffer(args.buffer);
+  CHECK_EQ(args.x.cols, s.cols);
+  CHECK_EQ(args.b.cols, s.rows);
+  if (s.rows > kMaxSelectiveDim)
+    throw Error("states of {} elements a channel are more than cuda supports ({}): use the device cpu", s.rows,
+                kMaxSelectiveDim);
+  cuda::selective_scan(args, states.at(args.buffer), core_.step.view(), core_.step.n_seqs, core_.device);
+  check_launch("selective_scan");
+}
+
+void RecurrenceOps::rg_lru(const RgLruArgs& args) {
+  const auto& states = static_cast<const CudaStates&>(*args.states);
+  CHECK_EQ(args.x.cols, states.buffer(args.buffer).cols);
+  cuda::rg_lru(args, states.at(args.buffer), core_.step.view(), core_.step.n_seqs, core_.device);
+  check_launch("rg_lru");
+}
+
+void RecurrenceOps::kda_inputs(const KdaInputsArgs& args) {
+  const int64_t n_heads = args.beta.cols;
+  if (args.q.cols / n_heads > kMaxKeyDim)
+    throw Error("keys of {} elements are more than cuda supports ({}): use the device cpu", args.q.cols / n_heads,
+                kMaxKeyDim);
+  cuda::kda_inputs(args, core_.device);
+  check_launch("kda_inputs");
+}
+
+void RecurrenceOps::rank_one_rule(const RankOneRuleArgs& args) {
+  const auto& states = static_cast<const CudaStates&>(*args.states);
+  const StateBuffer& s = states.buffer(args.buffer);
+  CHECK_EQ(args.q.cols, s.count * s.rows);
+  CHECK_EQ(args.v.cols, s.count * s.cols);
+  if (s.rows > kMaxKeyDim)
+    throw Error("keys of {} elements are more than cuda supports ({}): use the device cpu", s.rows, kMaxKeyDim);
+  cuda::rank_one_rule(args, states.at(args.buffer), core_.step.view(), core_.step.n_seqs, core_.device);
+  check_launch("rank_one_rule");
+}
+
 }  // namespace ingot::cuda

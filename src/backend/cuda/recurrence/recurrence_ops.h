@@ -19,6 +19,10 @@ class RecurrenceOps {
   void short_conv(const ShortConvArgs& args);
   void delta_rule(const DeltaRuleArgs& args);
   void ssm_scan(const SsmScanArgs& args);
+  void selective_scan(const SelectiveScanArgs& args);
+  void rg_lru(const RgLruArgs& args);
+  void kda_inputs(const KdaInputsArgs& args);
+  void rank_one_rule(const RankOneRuleArgs& args);
 
   Written written() const { return written_; }  // what a step writes
 
