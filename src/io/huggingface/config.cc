@@ -44,6 +44,16 @@ constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
     {"partial_rotary_factor", "rotary_emb_fraction"},
     {"sliding_window", "local_attention"},
     {"sliding_window_pattern", "global_attn_every_n_layers"},
+    {"layer_types", "layers_block_type"},
+    {"max_position_embeddings", "model_max_length"},
+    {"norm_topk_prob", "moe_renormalize"},
+    {"n_group", "num_expert_group"},
+    {"sliding_window", "attention_window_size"},
+    {"final_logit_softcapping", "logits_soft_cap"},
+    {"num_experts_per_tok", "num_experts_per_token"},
+    {"hidden_act", "mlp_hidden_act"},
+    {"shared_expert_intermediate_size", "moe_shared_expert_intermediate_size"},
+    {"shared_expert_intermediate_size", "shared_intermediate_size"},
 };
 
 // Names that count more than the usual names, if a file has both.
@@ -193,6 +203,37 @@ HfRope read_rope(const Keys& text, int n_ctx, int head_dim) {
   return rope;
 }
 
+// Kimi's lists count layers from 1.
+void read_kda_layers(const Json& lists, int n_layers, HfConfig& c) {
+  c.layer_types.assign(static_cast<size_t>(n_layers), "linear_attention");
+  for (const Json& layer : lists.at("full_attn_layers").elements())
+    c.layer_types[static_cast<size_t>(layer.integer(1, n_layers) - 1)] = "full_attention";
+}
+
+// The type of each layer: a list, or a string with a letter for each.
+void read_layer_types(const Keys& text, HfConfig& c) {
+  constexpr std::pair<char, const char*> kLetters[] = {
+      {'M', "linear_attention"}, {'*', "full_attention"}, {'-', "mlp"}, {'E', "moe"}};
+  if (const auto types = text.find("layer_types")) {
+    for (const Json& type : types->elements()) c.layer_types.emplace_back(type.string());
+  } else if (const auto pattern = text.find("hybrid_override_pattern")) {
+    for (const char letter : pattern->string()) {
+      const auto known = std::ranges::find(kLetters, letter, &std::pair<char, const char*>::first);
+      if (known == std::end(kLetters))
+        throw pattern->error(
+            "'{}' of layer {} is not supported: supported are M (Mamba-2), * (attention), - (feed-forward) and E "
+            "(experts)",
+            printable(std::string_view(&letter, 1)), c.layer_types.size());
+      c.layer_types.emplace_back(known->second);
+    }
+  } else if (const auto kda = text.find("linear_attn_config")) {
+    read_kda_layers(*kda, static_cast<int>(text.at("num_hidden_layers").integer(1, kMaxLayers)), c);
+  }
+  if (c.layer_types.size() > static_cast<size_t>(kMaxLayers))
+    throw Error("{}: the types of {} layers are listed: at most {} are supported", printable(c.source),
+                c.layer_types.size(), kMaxLayers);
+}
+
 void read_window(const Keys& text, HfConfig& c) {
   c.sliding_window = integer_or(text, "sliding_window", 0, 0, kMaxContext);
   c.use_sliding_window = find_flag(text, "use_sliding_window").value_or(false);
@@ -203,16 +244,10 @@ void read_window(const Keys& text, HfConfig& c) {
   if (const auto causal = text.find("is_causal")) c.causal = causal->boolean();
   if (const auto layers = text.find("max_window_layers"))
     c.max_window_layers = static_cast<int>(layers->integer(0, kMaxLayers));
-  const auto types = text.find("layer_types");
   for (const char* key : {"sliding_window_pattern", "_sliding_window_pattern"})
     // If layer_types exists, the value may be a string such as "LLLG".
-    if (!types) c.sliding_window_pattern = integer_or(text, key, c.sliding_window_pattern, 0, kMaxLayers);
-  if (!types) return;
-  for (const Json& type : types->elements()) {
-    c.layer_types.emplace_back(type.string());
-  }
-  if (c.layer_types.size() != static_cast<size_t>(c.n_layers))
-    throw types->error("{} elements for {} layers", c.layer_types.size(), c.n_layers);
+    if (c.layer_types.empty())
+      c.sliding_window_pattern = integer_or(text, key, c.sliding_window_pattern, 0, kMaxLayers);
 }
 
 // Differences of single layers: {"5": {"head_dim": 512}}.
@@ -266,7 +301,7 @@ constexpr IntKey kBlockKeys[] = {
     {"num_local_experts", &HfConfig::n_experts, 0, kMaxExperts},
     {"num_experts", &HfConfig::n_experts, 0, kMaxExperts},
     {"n_routed_experts", &HfConfig::n_experts, 0, kMaxExperts},
-    {"num_experts_per_tok", &HfConfig::n_experts_used, 1, kMaxExperts},
+    {"num_experts_per_tok", &HfConfig::n_experts_used, 0, kMaxExperts},
     {"top_k_experts", &HfConfig::n_experts_used, 1, kMaxExperts},
     {"moe_intermediate_size", &HfConfig::expert_dim, 1, kMaxFfn},
     {"shared_expert_intermediate_size", &HfConfig::shared_expert_dim, 0, kMaxFfn},
@@ -312,6 +347,7 @@ void read_mlp_types(const Json& types, HfConfig& c) {
 void read_blocks(const Keys& text, HfConfig& c) {
   for (const IntKey& row : kBlockKeys) c.*row.field = integer_or(text, row.key, c.*row.field, row.low, row.high);
   if (!find_flag(text, "enable_moe_block").value_or(true)) c.n_experts = 0;
+  if (text.find("expert_layer_period") && c.n_experts == 1) c.n_experts = 0;  // Jamba's dense models
   c.norm_topk_prob = find_flag(text, "norm_topk_prob");
   c.topk_method = string_or(text, "topk_method", "");
   if (const auto dense = text.find("mlp_only_layers"))
@@ -321,8 +357,10 @@ void read_blocks(const Keys& text, HfConfig& c) {
   if (const auto clip = text.find("clip_qkv")) throw clip->error("limits of q, k and v are not supported");
   for (const char* key : kRefusedFlags)
     if (const auto flag = text.find(key); flag && flag->boolean()) throw flag->error("is true, which is not supported");
-  if (const auto type = text.find("position_embedding_type"); type && type->string() != "absolute")
-    throw type->error("'{}' is not supported: 'absolute' is", printable(type->string(), 64));
+  constexpr std::string_view kPositions[] = {"absolute", "rope", "nope"};  // of encoders; of Granite
+  const auto positions = text.find("position_embedding_type");
+  if (positions && std::ranges::count(kPositions, positions->string()) == 0)
+    throw positions->error("'{}' is not supported: supported are absolute, rope and nope", printable(positions->string(), 64));
   if (c.n_experts == 0) return;
   if (c.n_experts_used < 1 || c.n_experts_used > c.n_experts)
     throw Error("{}: 'num_experts_per_tok' is missing or more than the {} experts", printable(c.source), c.n_experts);
@@ -346,7 +384,14 @@ void read_feed_forwards(const Keys& text, HfConfig& c) {
 }
 
 void read_sizes(const Keys& text, HfConfig& c) {
-  c.n_layers = static_cast<int>(text.at("num_hidden_layers").integer(1, kMaxLayers));
+  read_layer_types(text, c);
+  const bool is_counted = text.find("num_hidden_layers") || c.layer_types.empty();
+  c.n_layers = is_counted ? static_cast<int>(text.at("num_hidden_layers").integer(1, kMaxLayers))
+                          : static_cast<int>(c.layer_types.size());
+  if (!c.layer_types.empty() && c.layer_types.size() != static_cast<size_t>(c.n_layers))
+    throw text.find("layer_types")
+        .value_or(text.at("num_hidden_layers"))
+        .error("{} elements for {} layers", c.layer_types.size(), c.n_layers);
   c.dim = static_cast<int>(text.at("hidden_size").integer(1, kMaxDim));
   c.n_heads = static_cast<int>(text.at("num_attention_heads").integer(1, kMaxHeads));
   c.n_kv_heads = integer_or(text, "num_key_value_heads", c.n_heads, 1, c.n_heads);
@@ -391,8 +436,13 @@ struct HfFamilyKeys {
 int HfConfig::integer_or(const char* key, int fallback, int64_t low, int64_t high) const {
   return keys ? ingot::integer_or(keys->text, key, fallback, low, high) : fallback;
 }
+bool HfConfig::has(const char* key) const { return keys && keys->text.find(key); }
 bool HfConfig::flag_or(const char* key, bool fallback) const {
   return keys ? find_flag(keys->text, key).value_or(fallback) : fallback;
+}
+int HfConfig::integer_in(const char* object, const char* key, int fallback, int64_t low, int64_t high) const {
+  const auto inner = keys ? keys->text.find(object) : std::nullopt;
+  return inner ? ingot::integer_or(*inner, key, fallback, low, high) : fallback;
 }
 float HfConfig::factor_or(const char* key, float fallback) const {
   return keys ? find_positive(keys->text, key).value_or(fallback) : fallback;
@@ -421,6 +471,26 @@ float HfConfig::positive_or(const char* key, float fallback) const {
 std::string HfConfig::text_or(const char* key, const char* fallback) const {
   const auto value = keys ? keys->text.find(key) : std::nullopt;
   return value && value->is_string() ? std::string(value->string()) : fallback;
+}
+std::vector<float> HfConfig::factors(const char* key, size_t n) const {
+  const auto list = keys ? keys->text.find(key) : std::nullopt;
+  if (!list) return std::vector<float>(n, 1.0f);
+  std::vector<float> all;
+  for (const Json& one : list->elements())
+    if (all.size() < n) all.push_back(positive(one));
+  if (all.size() != n || list->elements().size() != n)
+    throw list->error("{} numbers: expected {}", list->elements().size(), n);
+  return all;
+}
+std::vector<std::string> HfConfig::texts(const char* key) const {
+  std::vector<std::string> all;
+  const auto list = keys ? keys->text.find(key) : std::nullopt;
+  if (!list) return all;
+  for (const Json& one : list->elements()) {
+    if (all.size() == kMaxLayers) throw list->error("has more than {} elements", kMaxLayers);
+    all.emplace_back(one.string());
+  }
+  return all;
 }
 std::vector<float> HfConfig::numbers(const char* key) const {
   std::vector<float> all;

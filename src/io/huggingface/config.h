@@ -80,13 +80,17 @@ struct HfConfig {
   int full_attention_interval = 0;         // of this many layers, the last has full attention; 0: absent
 
   // Other keys of the family, for the kinds of layers that have them. Throw Error for a value of another type or range.
+  bool has(const char* key) const;  // also by the family's default
   int integer_or(const char* key, int fallback, int64_t low, int64_t high) const;
+  int integer_in(const char* object, const char* key, int fallback, int64_t low, int64_t high) const;
   bool flag_or(const char* key, bool fallback) const;
   float positive_or(const char* key, float fallback) const;  // 0 counts as absent
   float factor_or(const char* key, float fallback) const;    // 0 is refused
   std::string text_or(const char* key, const char* fallback) const;
+  std::vector<std::string> texts(const char* key) const;  // a list of up to 1024 texts; empty: absent
   // Of a list with a number for each layer, or for some; empty: absent.
   std::vector<float> numbers(const char* key) const;
+  std::vector<float> factors(const char* key, size_t n) const;  // a list of n positive numbers; absent: ones
   // Two numbers, of which the second is at least the first and may be infinite.
   std::optional<std::pair<float, float>> limits(const char* key) const;
   std::optional<std::vector<int>> integers(const char* key, int64_t low, int64_t high) const;  // nothing: no such list

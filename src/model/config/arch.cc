@@ -15,6 +15,8 @@ namespace {
 #define GRANITE R"("embedding_multiplier": 1.0, "attention_multiplier": 1.0, "residual_multiplier": 1.0, "logits_scaling": 1.0)"
 #define LATENT R"("q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128)"
 #define GEMMA3 "{" GEMMA R"(, "num_attention_heads": 8, "num_key_value_heads": 4, "final_logit_softcapping": null, "rope_theta": 1000000.0, "rope_local_base_freq": null, "sliding_window_pattern": null, "_sliding_window_pattern": null, "use_bidirectional_attention": false, "vocab_size": 262208, "max_position_embeddings": 131072})"
+#define MAMBA1 R"("num_attention_heads": 1, "num_key_value_heads": 1, "intermediate_size": 1, "max_position_embeddings": 1048576, "layer_norm_epsilon": 1e-5, "state_size": 16, "conv_kernel": 4, "expand": 2, "time_step_rank": "auto", "use_bias": false, "use_conv_bias": true, "tie_word_embeddings": true)"
+#define MAMBA R"("mamba_n_heads": 128, "mamba_d_head": "auto", "mamba_n_groups": 1, "mamba_d_state": 256, "mamba_d_conv": 4, "mamba_expand": 2, "mamba_conv_bias": true, "mamba_proj_bias": false, "time_step_limit": null)"
 #define LFM2 R"("num_key_value_heads": 8, "norm_eps": 1e-5, "rope_theta": 1000000.0, "tie_word_embeddings": true, "tie_embedding": null, "conv_bias": false, "conv_L_cache": 3, "layer_types": null)"
 #define GEMMA4 R"("tie_word_embeddings": true, "hidden_activation": "gelu_pytorch_tanh", "head_dim": 256, "num_attention_heads": 8, "num_key_value_heads": 4, "layer_types": null, "final_logit_softcapping": null, "use_bidirectional_attention": null, "global_head_dim": 512, "num_global_key_value_heads": null, "attention_k_eq_v": false, "num_kv_shared_layers": 0, "use_double_wide_mlp": false, "partial_rotary_factor": 1.0, "rope_parameters": {"full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1000000.0}, "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}})"
 #define ENCODER R"("position_embedding_type": "absolute", "is_decoder": false, "add_cross_attention": false)"
@@ -22,6 +24,7 @@ namespace {
 constexpr const char* kRobertaKeys = "{" BERT R"(, "pad_token_id": 1})";
 constexpr const char* kDeepseek3Keys = "{" LATENT R"(, "n_shared_experts": 1, "norm_topk_prob": true, "routed_scaling_factor": 2.5, "rope_interleave": true, "num_experts_per_tok": 8, "moe_intermediate_size": 2048, "first_k_dense_replace": 3, "n_group": 8, "topk_group": 4})";
 
+constexpr const char* kNemotronKeys = R"({"num_hidden_layers": null, "layers_block_type": null, "hybrid_override_pattern": null, "num_key_value_heads": 8, "head_dim": 128, "max_position_embeddings": 4096, "intermediate_size": 21504, "mlp_hidden_act": "relu2", "layer_norm_epsilon": 1e-5, "sliding_window": null, "ssm_state_size": 128, "mamba_num_heads": 128, "mamba_head_dim": 64, "n_groups": 8, "conv_kernel": 4, "use_conv_bias": true, "use_bias": false, "time_step_limit": null, "n_shared_experts": 1, "moe_intermediate_size": 7688, "moe_shared_expert_intermediate_size": 7688, "moe_latent_size": null, "num_experts_per_tok": 2, "routed_scaling_factor": 1.0, "n_group": 1, "topk_group": 1, "norm_topk_prob": true})";
 constexpr const char* kThreeDeltaNets = "delta_net/ffn delta_net/ffn delta_net/ffn attention/ffn";
 
 constexpr Arch kArchs[] = {
@@ -116,6 +119,34 @@ constexpr Arch kArchs[] = {
      .hf_defaults = "{" LFM2 R"(, "intermediate_size": 7168, "moe_intermediate_size": 1792, "num_dense_layers": 2, "num_experts": 32, "num_experts_per_tok": 4, "use_expert_bias": true, "routed_scaling_factor": 1.0, "norm_topk_prob": true})"},
     {.gguf_name = "mamba2", .hf_name = "mamba2", .layers = "mamba2",
      .hf_defaults = R"({"num_attention_heads": 1, "num_key_value_heads": 1, "intermediate_size": 1, "max_position_embeddings": 1048576, "layer_norm_epsilon": 1e-5, "num_heads": 128, "head_dim": 64, "n_groups": 8, "state_size": 128, "conv_kernel": 4, "expand": 2, "use_bias": false, "use_conv_bias": true, "time_step_limit": null})"},
+    {.gguf_name = "mamba", .hf_name = "mamba", .layers = "mamba1",
+     .hf_defaults = "{" MAMBA1 "}"},
+    {.gguf_name = "mamba", .hf_name = "falcon_mamba", .layers = "mamba1",
+     .hf_defaults = "{" MAMBA1 R"(, "mixer_rms_eps": 1e-6})"},
+    {.gguf_name = "jamba", .hf_name = "jamba", .lists_kv_heads = true, .no_rope_period = 1, .layers = "mamba1/ffn attention/ffn",
+     .routers_mark_experts = true,
+     .hf_defaults = R"({"num_key_value_heads": 8, "max_position_embeddings": 262144, "num_experts": 16, "num_experts_per_tok": 2, "expert_layer_period": 2, "expert_layer_offset": 1, "attn_layer_period": 8, "attn_layer_offset": 4, "mamba_d_state": 16, "mamba_d_conv": 4, "mamba_expand": 2, "mamba_dt_rank": "auto", "mamba_conv_bias": true, "mamba_proj_bias": false})"},
+    {.gguf_name = "kimi-linear", .hf_name = "kimi_linear", .scoring = Scoring::kSigmoid, .lists_kv_heads = true, .no_rope_period = 1,
+     .layers = "kda/ffn latent_attention/ffn", .normalizes_experts = true,
+     .hf_defaults = R"({"rms_norm_eps": 1e-5, "model_max_length": 1048576, "q_lora_rank": null, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128, "num_shared_experts": 1, "moe_renormalize": true, "routed_scaling_factor": 2.446, "num_experts": 256, "num_experts_per_token": 8, "moe_intermediate_size": 1024, "first_k_dense_replace": 1, "mlp_layer_types": null, "num_expert_group": 1, "topk_group": 1, "layer_types": null, "linear_attn_config": null, "linear_num_heads": 32, "linear_head_dim": 128, "linear_conv_kernel_dim": 4})"},
+    {.gguf_name = "recurrentgemma", .hf_name = "recurrent_gemma", .activation = Activation::kGeluTanh, .norm_weight_plus_one = true, .scales_embedding = true,
+     .lists_kv_heads = true, .layers = "rg_lru/ffn attention/ffn", .rounds_embedding_scale = true,
+     .hf_defaults = R"({"max_position_embeddings": 8192, "lru_width": null, "attention_window_size": 2048, "conv1d_width": 4, "logits_soft_cap": 30.0, "hidden_activation": "gelu_pytorch_tanh", "partial_rotary_factor": 0.5, "block_types": ["recurrent", "recurrent", "attention"], "num_key_value_heads": null, "tie_word_embeddings": true})"},
+    {.gguf_name = "granitehybrid", .hf_name = "granitemoehybrid", .gguf_rope = RopeLayout::kInterleaved, .lists_kv_heads = true,
+     .layers = "mamba2/ffn attention/ffn", .rope_opt_in = true, .normalizes_experts = true,
+     .hf_defaults = "{" MAMBA ", " GRANITE R"(, "layer_types": null, "position_embedding_type": null, "num_local_experts": 8, "num_experts_per_tok": 2, "shared_intermediate_size": 1024})"},
+    {.gguf_name = "granitehybrid", .hf_name = "bamba", .gguf_rope = RopeLayout::kInterleaved, .lists_kv_heads = true,
+     .layers = "mamba2/ffn attention/ffn",
+     .hf_defaults = "{" MAMBA R"(, "num_key_value_heads": 8, "rms_norm_eps": 1e-5, "max_position_embeddings": 262144, "attn_layer_indices": null, "partial_rotary_factor": 0.5})"},
+    {.gguf_name = "nemotron_h", .hf_name = "nemotron_h", .activation = Activation::kSquaredRelu, .gated = false, .lists_kv_heads = true,
+     .no_rope_period = 1, .layers = "mamba2 attention feed_forward", .one_part = true, .one_norm = true,
+     .hf_defaults = kNemotronKeys},
+    {.gguf_name = "nemotron_h_moe", .hf_name = "nemotron_h", .activation = Activation::kSquaredRelu, .scoring = Scoring::kSigmoid, .gated = false,
+     .lists_kv_heads = true, .no_rope_period = 1, .layers = "mamba2 attention feed_forward experts", .one_part = true, .of_experts = true, .one_norm = true,
+     .normalizes_experts = true,
+     .hf_defaults = kNemotronKeys},
+    {.gguf_name = "falcon-h1", .hf_name = "falcon_h1", .layers = "mamba2+attention/ffn",
+     .hf_defaults = "{" MAMBA R"(, "num_key_value_heads": 8, "rms_norm_eps": 1e-5, "max_position_embeddings": 8192, "head_dim": null, "mamba_d_ssm": 1024, "mamba_norm_before_gate": true, "mamba_rms_norm": false, "projectors_bias": false, "mlp_bias": false, "lm_head_multiplier": 1.0, "embedding_multiplier": 1.0, "mlp_multipliers": null, "key_multiplier": 1.0, "attention_out_multiplier": 1.0, "attention_in_multiplier": 1.0, "ssm_multipliers": null, "ssm_in_multiplier": 1.0, "ssm_out_multiplier": 1.0})"},
     {.gguf_name = "llama", .hf_name = "ministral", .gguf_rope = RopeLayout::kInterleaved,
      .hf_defaults = R"({"num_key_value_heads": 8, "head_dim": null, "sliding_window": 4096, "layer_types": null})"},
     {.gguf_name = "mistral3", .hf_name = "ministral3", .gguf_rope = RopeLayout::kInterleaved,
@@ -201,6 +232,8 @@ constexpr Arch kArchs[] = {
 #undef GEMMA3
 #undef GRANITE
 #undef LATENT
+#undef MAMBA
+#undef MAMBA1
 #undef LFM2
 
 // The rows that files have added, the newest first, then the rows of the table.
@@ -231,10 +264,13 @@ std::span<const Arch> all_archs() { return kArchs; }
 void add_to_table(const Arch& arch) { added_rows().insert(added_rows().begin(), &arch); }
 
 const Arch& find_gguf_arch(std::string_view name) { return find(name, &Arch::gguf_name); }
-const Arch& find_hf_arch(std::string_view name, bool bidirectional) {
+const Arch& find_hf_arch(std::string_view name, bool bidirectional, bool of_experts) {
   const Arch& first = find(name, &Arch::hf_name);
+  const auto fits = [&](const Arch& arch) { return name == arch.hf_name && arch.bidirectional == bidirectional; };
   for (const Arch* arch : rows())
-    if (name == arch->hf_name && arch->bidirectional == bidirectional) return *arch;
+    if (fits(*arch) && arch->of_experts == of_experts) return *arch;
+  for (const Arch* arch : rows())
+    if (fits(*arch)) return *arch;
   if (bidirectional) throw Error("architecture '{}' is not supported with bidirectional attention", printable(name));
   return first;
 }

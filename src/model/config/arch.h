@@ -46,7 +46,12 @@ struct Arch {
   // order, separated by '/'. Parts with '+' between them read the same input. "ffn" stands for feed_forward or experts,
   // as the file says; the other names are those of kinds (kinds.cc).
   const char* layers = "attention/ffn";
+  bool one_part = false;            // each layer is one of the parts in `layers`, as the file says, and has one norm
+  bool of_experts = false;          // of two rows with one hf_name, that of models with experts
+  bool rope_opt_in = false;         // layers have rope only if the file says so
+  bool routers_mark_experts = false;  // GGUF files do not list the layers with experts: they are those with a router
   bool tiles_value_heads = false;   // GGUF files order a delta net's value heads by h % n_key_heads
+  bool rounds_embedding_scale = false;  // scales_embedding: the factor is rounded to bf16
   bool norms_values = false;        // each head of values has a norm without a weight
   // Layers without a window may lack the values' matrix: the values are the keys before norm and rope.
   bool values_may_be_keys = false;
@@ -86,9 +91,10 @@ std::span<const Arch> all_archs();  // of the table, without rows of files
 void add_to_table(const Arch& arch);
 
 // The row with this name in the dialect. If there are several, find_gguf_arch returns the first, and find_hf_arch the
-// first with this `bidirectional`. Throws Error that lists the supported names.
+// first with this `bidirectional`, and with this `of_experts` if there is one. Throws Error that lists the supported
+// names.
 const Arch& find_gguf_arch(std::string_view name);
-const Arch& find_hf_arch(std::string_view name, bool bidirectional = false);
+const Arch& find_hf_arch(std::string_view name, bool bidirectional = false, bool of_experts = false);
 
 // hf_defaults of a model_type; "{}" if the model_type is unknown.
 std::string hf_defaults_of(std::string_view model_type);

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/half.h"
 #include "model/config/gguf_reader.h"
 #include "model/config/kind.h"
 #include "model/config/rope_sections.h"
@@ -62,19 +63,34 @@ void read_windows(const GgufKeys& keys, Config& c) {
     if (has_window ? (*has_window)[i] : arch.has_window(i, period)) c.layers[i].window = c.sliding_window;
 }
 
-void read_layers(const GgufKeys& keys, Config& c) {
+void read_layers(const GgufKeys& keys, const Gguf& file, Config& c) {
   std::vector<LayerConfig>& layers = c.layers;
   const Arch& arch = *c.arch;
   const int n_dense = keys.integer_or("leading_dense_block_count", 0, 0, c.n_layers);
   const int step = keys.integer_or("interleave_moe_layer_step", 1, 1, 1024);
+  const bool has_rope = !arch.rope_opt_in || keys.boolean_or("rope.scaling.finetuned", true);  // llama.cpp's key for it
   for (int i = 0; i < c.n_layers; ++i) {
     const bool windowed = layers[i].window > 0;
     if (c.local_theta > 0 && windowed) layers[i].rope = LayerRope::kLocal;
     if (arch.rope_needs_window && c.sliding_window > 0 && !windowed) layers[i].rope = LayerRope::kNone;
     if (arch.no_rope_period > 0 && (i + 1) % arch.no_rope_period == 0) layers[i].rope = LayerRope::kNone;
-    if (arch.learned_positions) layers[i].rope = LayerRope::kNone;
-    if (c.experts.n > 0 && i >= n_dense && (i + 1) % step == 0) set_experts(layers[i], arch);
+    if (arch.learned_positions || !has_rope) layers[i].rope = LayerRope::kNone;
+    const bool has_router = file.find(fmt::format("blk.{}.ffn_gate_inp.weight", i)) != nullptr;
+    const bool has_experts = arch.routers_mark_experts ? has_router : i >= n_dense && (i + 1) % step == 0;
+    if (c.experts.n > 0 && has_experts) set_experts(layers[i], arch);
   }
+}
+
+// Finds the only part of each layer: layers with heads of keys have attention, layers with columns of a feed-forward
+// have one or experts, and the others keep states.
+void read_single_parts(const GgufKeys& keys, Config& c) {
+  const auto heads = keys.integers_of_layers("attention.head_count_kv", 0, 4096, c.n_layers),
+             columns = keys.integers_of_layers("feed_forward_length", 0, 1 << 24, c.n_layers);
+  const PartKind& ffn = c.experts.n > 0 ? kExpertsPart : kFeedForwardPart;
+  for (size_t i = 0; i < c.layers.size(); ++i)
+    c.layers[i].parts = {{.kind = heads[i] > 0     ? kv_mixer(*c.arch)
+                                  : columns[i] > 0 ? &ffn
+                                                   : state_mixer(*c.arch)}};
 }
 
 // The last layers may read the keys of the last layer of their kind that has its own.
@@ -106,7 +122,7 @@ void read_feed_forwards(const GgufKeys& keys, Config& c) {
 ExpertConfig read_experts(const GgufKeys& keys, const Config& c) {
   ExpertConfig e;
   e.n = keys.integer_or("expert_count", 0, 0, 1 << 12);
-  if (e.n == 0) return e;
+  if (e.n == 0 || (e.n == 1 && c.arch->routers_mark_experts)) return {};
   e.n_used = keys.integer("expert_used_count", 1, std::min(e.n, 256));
   e.ffn_dim = keys.integer_or("expert_feed_forward_length", c.ffn_dim, 1, 1 << 24);
   e.shared_dim = keys.integer_or("expert_shared_feed_forward_length",
@@ -115,7 +131,8 @@ ExpertConfig read_experts(const GgufKeys& keys, const Config& c) {
       keys.boolean_or("expert_weights_norm",
                       keys.boolean_or("norm_top_k_prob", c.arch->normalizes_experts));  // Ollama's name for the key
   e.scale = keys.positive_or("expert_weights_scale", 1.0f);
-  const int usual = c.arch->scales_expert_input ? 2 : 1;
+  const int usual = c.arch->scoring == Scoring::kSigmoid ? 2 : 1;
+  e.latent_dim = keys.integer_or("moe_latent_size", 0, 0, 1 << 20);
   const int gating = keys.integer_or("expert_gating_func", usual, 0, 1 << 16);
   if (c.arch->scoring == Scoring::kSparseMixer) e.scoring = c.arch->scoring;
   if (gating > 3)
@@ -134,10 +151,20 @@ ExpertConfig read_experts(const GgufKeys& keys, const Config& c) {
   return e;
 }
 
+}  // namespace
+
+float usual_embedding_scale(const Config& c) {
+  if (!c.arch->scales_embedding) return 1;
+  const float root = std::sqrt(static_cast<float>(c.dim));
+  return c.arch->rounds_embedding_scale ? float_from_bf16(bf16_from_float(root)) : root;
+}
+
+namespace {
+
 // The factors and caps that the model applies to its numbers.
 void read_scales(const GgufKeys& keys, Config& c) {
   c.embedding_scale =
-      keys.positive_or("embedding_scale", c.arch->scales_embedding ? std::sqrt(static_cast<float>(c.dim)) : 1.0f);
+      keys.positive_or("embedding_scale", usual_embedding_scale(c));
   c.residual_scale = keys.positive_or("residual_scale", 1.0f);
   c.logit_scale = keys.positive_or("logit_scale", 1.0f);
   if (!c.arch->scales_logits) c.logit_scale = 1.0f / c.logit_scale;
@@ -269,7 +296,8 @@ Config config_from_gguf(const Gguf& file) {
         keys.positive_or("rope.freq_base_swa", c.arch->local_theta == kSameTheta ? c.rope_theta : c.arch->local_theta);
   c.experts = read_experts(keys, c);
   read_family_facts(keys, file, c);
-  read_layers(keys, c);
+  read_layers(keys, file, c);
+  if (c.arch->one_part) read_single_parts(keys, c);
   share_keys(keys, c);
   read_scales(keys, c);
   c.n_vocab = vocabulary_rows(file);

@@ -52,6 +52,7 @@ struct ExpertConfig {
   int n_used = 0;      // experts that each token uses
   int ffn_dim = 0;     // of one expert
   int shared_dim = 0;  // of the expert that every token uses; 0: the model has no shared expert
+  int latent_dim = 0;  // experts read and write a projection of the stream to this many columns; 0: the stream
   Scoring scoring = Scoring::kSoftmax;
   bool normalize = false;
   float scale = 1, shared_scale = 1;
@@ -171,6 +172,9 @@ inline int last_of_kind(const Config& c, int layer, int end) {
   while (i >= 0 && (c.layers[i].window > 0) != (c.layers[layer].window > 0)) --i;
   return i;
 }
+
+// The factor on embeddings by Arch::scales_embedding.
+float usual_embedding_scale(const Config& c);
 
 // Converts the window of a file to the window of a layer: bidirectional models store the width over both sides.
 inline int layer_window(const Arch& arch, int in_file) {

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "io/huggingface/config.h"
 #include "model/config/kind.h"
+#include "model/config/multipliers.h"
 #include "model/config/rope_sections.h"
 
 namespace ingot {
@@ -116,6 +117,7 @@ bool has_window(const HfConfig& file, const Arch& arch, int layer) {
 
 bool has_rope(const HfConfig& file, const Arch& arch, int layer) {
   if (arch.learned_positions) return false;
+  if (arch.rope_opt_in && file.text_or("position_embedding_type", "") != "rope") return false;
   if (const std::vector<float> thetas = file.numbers("layer_rope_theta"); !thetas.empty())
     return thetas[static_cast<size_t>(layer)] > 0;
   if (arch.rope_needs_window && file.sliding_window > 0)
@@ -130,6 +132,8 @@ bool has_experts(const HfConfig& file, int layer) {
   if (file.n_experts == 0 || layer < file.first_k_dense) return false;
   if (const std::vector<float> listed = file.numbers("moe_layers"); !listed.empty())
     return std::ranges::count(listed, static_cast<float>(layer)) > 0;
+  if (const int period = file.integer_or("expert_layer_period", 0, 1, 1024); period > 0)
+    return layer % period == file.integer_or("expert_layer_offset", 0, 0, period - 1);
   if (const int last = file.integer_or("moe_layer_end_index", -1, -1, 1024); last >= 0 && layer > last) return false;
   if (std::count(file.mlp_only_layers.begin(), file.mlp_only_layers.end(), layer) > 0) return false;
   return file.decoder_sparse_step > 0 && (layer + 1) % file.decoder_sparse_step == 0;
@@ -145,7 +149,7 @@ bool is_one_of(std::string_view name, std::string_view names) {
 }
 
 // The mixer of a layer, where it is not the architecture's: the file's list decides, or else the file's period, in
-// which the last layer has attention. Null: the architecture's.
+// which the last layer has attention. Null: the architecture's. With Arch::one_part, the only part.
 const PartKind* listed_mixer(const HfConfig& file, const Arch& arch, int layer) {
   const PartKind *kv = kv_mixer(arch), *states = state_mixer(arch);
   if (file.layer_types.empty()) {
@@ -157,14 +161,15 @@ const PartKind* listed_mixer(const HfConfig& file, const Arch& arch, int layer) 
   if (type == "chunked_attention" && arch.scales_expert_input) return kv;  // Llama 4: set_family_facts()
   bool is_known = false;
   for (const PartKind* kind : all_kinds()) {
-    if (!is_one_of(type, kind->hf_layer_type)) continue;
+    if (!is_one_of(type, kind->hf_layer_type) || !(kind->is_mixer || arch.one_part)) continue;
     if (arch_has(arch, *kind)) return kind;
     is_known = true;
   }
   if (is_known) throw file.error("layer_types", "models of type '{}' have no {}", arch.hf_name, type);
   std::string known = "full_attention, sliding_attention";
   for (const PartKind* kind : all_kinds())
-    if (*kind->hf_layer_type != 0) known += std::string(", ") + kind->hf_layer_type;
+    if (*kind->hf_layer_type != 0 && (kind->is_mixer || arch.one_part))
+      known += std::string(", ") + kind->hf_layer_type;
   throw file.error("layer_types", "layers of type '{}' are not supported: supported are {}", printable(type, 64),
                    known);
 }
@@ -183,14 +188,24 @@ std::vector<LayerConfig> layers_of(const HfConfig& file, const Config& c) {
     if (windowed && c.local_theta > 0) layers[i].rope = LayerRope::kLocal;
     if (!has_rope(file, *c.arch, i)) layers[i].rope = LayerRope::kNone;
     layers[i].parts = arch_parts(*c.arch, i, has_experts(file, i));
-    if (const PartKind* mixer = listed_mixer(file, *c.arch, i)) set_mixer(layers[i], *mixer);
+    const PartKind* listed = listed_mixer(file, *c.arch, i);
+    if (c.arch->one_part && listed == nullptr) throw file.error("layers_block_type", "is missing");
+    if (c.arch->one_part) {
+      layers[i].parts = {{.kind = listed}};
+    } else if (listed != nullptr) {
+      set_mixer(layers[i], *listed);
+    }
   }
   return layers;
 }
 
+// Of the layers that the file lists, if each layer is one part.
+bool lists_experts(const HfConfig& file) { return std::ranges::count(file.layer_types, "moe") > 0; }
+
 ExpertConfig experts_of(const HfConfig& file, const Arch& arch) {
   ExpertConfig e{.n = file.n_experts, .n_used = file.n_experts_used};
-  if (e.n == 0) return {};
+  if (e.n == 0 || (arch.one_part && !lists_experts(file))) return {};
+  e.latent_dim = file.integer_or("moe_latent_size", 0, 1, 1 << 20);
   e.ffn_dim = file.expert_dim > 0 ? file.expert_dim : file.ffn_dim;
   e.shared_dim = file.shared_expert_dim > 0 ? file.shared_expert_dim : file.n_shared_experts * e.ffn_dim;
   e.normalize = file.norm_topk_prob.value_or(arch.normalizes_experts);
@@ -225,11 +240,12 @@ ExpertConfig experts_of(const HfConfig& file, const Arch& arch) {
 void set_scales(const HfConfig& file, Config& c) {
   const auto or_one = [](float value) { return value > 0 ? value : 1.0f; };
   c.embedding_scale =
-      or_one(file.embedding_multiplier) * (c.arch->scales_embedding ? std::sqrt(static_cast<float>(c.dim)) : 1.0f);
+      or_one(file.embedding_multiplier) * usual_embedding_scale(c);
   c.residual_scale = or_one(file.residual_multiplier);
   c.logit_scale = 1.0f / or_one(file.logits_scaling);
   c.attention_scale = file.attention_multiplier;
   if (file.query_pre_attn_scalar > 0) c.attention_scale = 1.0f / std::sqrt(file.query_pre_attn_scalar);
+  c.logit_scale *= file.positive_or("lm_head_multiplier", 1);
   if (c.arch->scales_logits) c.logit_scale = file.positive_or("logit_scale", file.positive_or("output_multiplier", 1));
   if (const float factor = file.positive_or("qk_scale_factor", 0); factor > 0)
     c.attention_scale = factor / std::sqrt(static_cast<float>(c.head_dim));
@@ -296,6 +312,25 @@ void set_heads(const HfConfig& file, Config& c) {
                      partial, narrow);
 }
 
+// Falcon-H1's. A bias is not multiplied, so projections have none.
+void set_multipliers(const HfConfig& file, Config& c) {
+  if (!file.has("mlp_multipliers") && !file.has("ssm_in_multiplier")) return;
+  for (const char* key : {"projectors_bias", "mlp_bias", "attention_bias"})
+    if (file.flag_or(key, file.attention_bias && std::string_view(key) == "attention_bias"))
+      throw file.error(key, "is true, which is not supported for models of type '{}'", c.arch->hf_name);
+  Multipliers m{.are_folded = true,
+                .attention_in = file.factor_or("attention_in_multiplier", 1),
+                .attention_out = file.factor_or("attention_out_multiplier", 1),
+                .key = file.factor_or("key_multiplier", 1),
+                .ssm_in = file.factor_or("ssm_in_multiplier", 1),
+                .ssm_out = file.factor_or("ssm_out_multiplier", 1)};
+  const std::vector<float> mlp = file.factors("mlp_multipliers", 2),
+                           columns = file.factors("ssm_multipliers", m.ssm_columns.size());
+  m.gate = mlp[0], m.down = mlp[1];
+  std::ranges::copy(columns, m.ssm_columns.begin());
+  c.parts.set(m);
+}
+
 // Factors of queries by their position: Mistral's of all layers, Llama 4's of layers without rope.
 void set_query_scale(const HfConfig& file, Config& c) {
   if (file.rope.query_beta > 0) c.query_scale = {.beta = file.rope.query_beta, .period = file.rope.original_context};
@@ -308,6 +343,9 @@ void set_query_scale(const HfConfig& file, Config& c) {
 // Facts that only some families state.
 void set_family_facts(const HfConfig& file, Config& c) {
   set_query_scale(file, c);
+  set_multipliers(file, c);
+  if (file.n_experts == 0 && file.shared_expert_dim > 0 && !c.arch->one_part)
+    c.ffn_dim = file.shared_expert_dim;  // Granite's shared_mlp
   c.scales_without_rope = c.arch->scales_expert_input;
   if (c.arch->norm_by_eps) c.norm_kind = file.has_rms_eps ? NormKind::kRms : NormKind::kLayer;
   c.post_norm_eps = file.positive_or("post_norm_eps", 0);
@@ -365,7 +403,7 @@ HfConfig read_hf_config_of(const HfDirectory& directory) { return read_hf_config
 Config config_from_hf(const HfConfig& file) {
   Config c;
   try {
-    c.arch = &find_hf_arch(file.model_type, file.bidirectional);
+    c.arch = &find_hf_arch(file.model_type, file.bidirectional, lists_experts(file));
   } catch (const Error& error) {
     throw file.error("model_type", "{}", error.what());
   }

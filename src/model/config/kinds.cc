@@ -10,7 +10,8 @@ namespace ingot {
 extern const PartKind kLatentAttentionPart;
 extern const PartKind kDeltaNetPart;
 extern const PartKind kShortConvPart;
-extern const PartKind kMamba2Part;
+extern const PartKind kMamba1Part, kMamba2Part;
+extern const PartKind kKdaPart, kRgLruPart;
 extern const PartKind kLayerEndPart;
 extern const PartKind kAltUpPredictPart, kLaurelPart, kAltUpCorrectPart;
 
@@ -21,7 +22,10 @@ constexpr const PartKind* kKinds[] = {
     &kLatentAttentionPart,
     &kDeltaNetPart,
     &kShortConvPart,
+    &kMamba1Part,
     &kMamba2Part,
+    &kKdaPart,
+    &kRgLruPart,
     &kFeedForwardPart,
     &kExpertsPart,
     &kDenseExpertsPart,

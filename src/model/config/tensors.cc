@@ -41,10 +41,11 @@ constexpr MatrixRow kModelMatrices[] = {
     {.gguf_name = "token_embd.weight",
      .hf_name = "model.embed_tokens.weight|model.embeddings.word_embeddings.weight|model.embeddings.tok_embeddings.weight|"
                 "backbone.embeddings.weight",
-     .member = at<&M::embedding>, .n_out = kVocabulary, .n_in = kModelDim, .use = kForEmbedding},
+     .member = at<&M::embedding>, .n_out = kVocabulary, .n_in = kModelDim, .use = kForEmbedding,
+     .gguf_factor = [](const Config& c, int64_t) { return c.embedding_scale; }},
     {.gguf_name = "output.weight", .hf_name = "lm_head.weight",
      .member = at<&M::output>, .n_out = kVocabulary, .n_in = kModelDim, .shard = Shard::kColumns,
-     .optional = kOptional},
+     .optional = kOptional, .gguf_factor = [](const Config& c, int64_t) { return c.logit_scale; }},
     {.gguf_name = "per_layer_token_embd.weight", .hf_name = "model.embed_tokens_per_layer.weight",
      .member = at<&M::layer_table>, .n_out = kLayerInputRows, .n_in = kLayerInputs, .when = has_layer_inputs,
      .use = kForHostTable},
@@ -57,7 +58,7 @@ constexpr MatrixRow kModelMatrices[] = {
 };
 
 constexpr VectorRow kModelVectors[] = {
-    {.gguf_name = "output_norm.weight", .hf_name = "model.norm.weight|model.final_norm.weight|backbone.norm_f.weight",
+    {.gguf_name = "output_norm.weight", .hf_name = "model.norm.weight|model.final_norm.weight|model.final_layernorm.weight|backbone.norm_f.weight",
      .member = at<&M::final_norm>, .n = kModelDim, .when = has_final_norm, .hf_kept = VectorRow::kLessOne},
     {.gguf_name = "token_embd_norm.weight|output_norm.weight", .hf_name = "model.embedding_norm.weight",
      .member = at<&M::final_norm>, .n = kModelDim, .when = names_final_norm_embed},

@@ -79,6 +79,7 @@ struct MatrixRow {
   // If GGUF files have several tensors in place of this one: their GGUF names, and the source rows of each.
   std::vector<std::pair<const char*, std::vector<int32_t>>> (*gguf_split)(const Config&) = nullptr;
   unsigned use = kForMatmul;
+  float (*gguf_factor)(const Config&, int64_t row) = nullptr;  // conversion to GGUF multiplies the row by it; null: none
 
   // The dimension that ranks divide; none: ranks do not divide the tensor.
   Dim divided() const {
@@ -104,6 +105,7 @@ struct VectorRow {
   Slice gguf_slice = {}, hf_slice = {};
   Dim count = {};
   RowOrder gguf_rows = nullptr;  // of elements, or of successive vectors
+  int gguf_ones = 0;  // dimensions of size 1 that GGUF files have between n and count
   float (*factor)(const Config&) = nullptr;  // multiplies the values on loading; null: none
 
   Dim divided() const { return shard == Shard::kColumns ? n : shard == Shard::kMatrices ? count : Dim{}; }

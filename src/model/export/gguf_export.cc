@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "io/gguf/gguf.h"
+#include "model/config/multipliers.h"
 #include "model/export/gguf_keys.h"
 #include "model/export/head_export.h"
 #include "model/files/tensor_finder.h"
@@ -95,6 +96,11 @@ class DirectoryExport {
                       .is_large = config_.n_layers == 80 && config_.n_heads != config_.n_kv_heads};
     if (tied_ && config_.tied_output == false && !writes_no_text_)
       throw Error("{}: the output matrix is missing, and the model does not tie it to the embedding", out_.source);
+    if (tied_ && config_.part<Multipliers>().are_folded && !writes_no_text_)
+      throw Error(
+          "{}: GGUF cannot store the multipliers of a matrix that is both embedding and output: run the directory "
+          "without converting it",
+          out_.source);
     for (ExportTensor& tensor : head_export(checkpoint_, *source_, config_.dim, config_.arch->encoder))
       out_.tensors.push_back(std::move(tensor));
     check_unused(*source_, config_, source_->unused());
@@ -174,12 +180,16 @@ class DirectoryExport {
                         .is_gguf_format = type_id.has_value(),
                         .n_bytes = static_cast<uint64_t>(n_out) * row_bytes(host.format, n_in)};
     if (is_matrix) tensor.shape.push_back(static_cast<uint64_t>(n_out / count));
+    if constexpr (requires { row.gguf_ones; }) tensor.shape.resize(tensor.shape.size() + row.gguf_ones, 1);
     if (row.count) tensor.shape.push_back(static_cast<uint64_t>(count));
     if (source_->dialect() == Dialect::kHf) {
       if (row.gguf_rows != nullptr)
         tensor.row_order = row.gguf_rows(config_, is_matrix || row.count ? n_out : n_in);
       if constexpr (requires { row.gguf_columns; })
         if (row.gguf_columns != nullptr) tensor.column_order = row.gguf_columns(config_, n_in);
+      if constexpr (requires { row.gguf_factor; })
+        if (row.gguf_factor != nullptr && config_.part<Multipliers>().are_folded)
+          for (int64_t i = 0; i < n_out; ++i) tensor.row_factors.push_back(row.gguf_factor(config_, i));
     }
     tensor.open = [source = source_, finder = finder_, row, layer] {  // keeps the source alive for the finder
       HostTensor again;
@@ -211,10 +221,11 @@ class DirectoryExport {
   // The name that this architecture's current files use: the first of several, except for one norm in some files.
   template <class Row>
   std::string gguf_name(const Row& row, int layer) const {
-    const std::string_view names = row.gguf_name;
-    const bool second = names.ends_with("|blk.{}.post_attention_norm.weight") && config_.arch->gguf_ffn_norm_is_post;
-    const size_t bar = std::min(names.find('|'), names.size());
-    return fmt::format(fmt::runtime(names.substr(second ? bar + 1 : 0, second ? names.npos : bar)), layer);
+    std::string_view names = row.gguf_name;
+    const bool is_ffn_norm = names.ends_with("|blk.{}.ffn_norm");
+    if (is_ffn_norm && config_.arch->gguf_ffn_norm_is_post) names = "blk.{}.post_attention_norm.weight";
+    if (is_ffn_norm && std::string_view(config_.arch->gguf_name) == "falcon-h1") names = "blk.{}.ffn_norm";
+    return fmt::format(fmt::runtime(names.substr(0, names.find('|'))), layer);
   }
 
   // Warns if llama.cpp's loader of the architecture (src/models/) rejects the file, or reads it in a different way.
@@ -244,6 +255,7 @@ class DirectoryExport {
       warn("cannot load the file: it does not support a bias of the attention's output, o_proj.bias");
     if (has(".ffn_down.bias") && !is_one_of({"llama", "granite", "granitemoe", "starcoder2"}))
       warn("cannot load the file: it does not support biases of the feed-forward");
+    if (arch == "recurrentgemma") warn("cannot load the file: it does not know the architecture");
     if (arch == "gemma3n")
       warn("cannot load the file: it needs keys and values of layers that read those of earlier layers");
     if (arch == "seed_oss") warn("cannot load the file in some of its releases");

@@ -22,6 +22,7 @@ struct ExportTensor {
   uint64_t n_bytes = 0;              // as stored
   std::vector<int32_t> row_order;    // source row of each row (for vectors: element); empty: same order
   std::vector<int32_t> column_order; // the same for the elements of a row: [shape[0]]; empty: same order
+  std::vector<float> row_factors;    // of each source row; empty: none
   std::function<HostTensor()> open;  // rows in the source's order: [rows that row_order indexes, shape[0]]
   std::function<void(const HostTensor&)> close;
 

@@ -10,6 +10,7 @@
 #include "io/huggingface/tokenizer.h"
 #include "model/config/gguf_writer.h"
 #include "model/config/kind.h"
+#include "model/config/multipliers.h"
 #include "model/config/rope_sections.h"
 #include "model/export/head_export.h"
 #include "model/files/tensor_finder.h"
@@ -45,6 +46,11 @@ void write_rope(const Checkpoint& checkpoint, const Config& c, const GgufKeyWrit
     keys.set("rope.dimension_sections", std::vector<int32_t>(sizes.begin(), sizes.end()));
   }
   const RopeScaling& scaling = c.rope_scaling;
+  if (find_gguf_arch(c.arch->gguf_name).rope_opt_in) {
+    bool has_rope = false;
+    for (int i = 0; i < c.n_layers; ++i) has_rope = has_rope || c.layer(i).rope != LayerRope::kNone;
+    keys.set("rope.scaling.finetuned", has_rope);
+  }
   if (c.local_theta > 0) keys.set("rope.freq_base_swa", c.local_theta);
   if (c.local_rot_dim > 0) keys.count("rope.dimension_count_swa", c.local_rot_dim);
   if (scaling.kind == RopeScalingKind::kNone || scaling.kind == RopeScalingKind::kLlama3 ||
@@ -134,7 +140,7 @@ void write_layers(const Checkpoint& checkpoint, const Config& c, const GgufKeyWr
     const LayerConfig layer = c.layer(i);
     windowed.push_back(layer.window > 0);
     as_usual = as_usual && windowed[i] == arch.has_window(i, arch.window_period);
-    const bool without_rope = (arch.no_rope_period > 0 && (i + 1) % arch.no_rope_period == 0) ||
+    const bool without_rope = (arch.rope_opt_in && layer.rope == LayerRope::kNone) || (arch.no_rope_period > 0 && (i + 1) % arch.no_rope_period == 0) ||
                               (arch.rope_needs_window && c.sliding_window > 0 && !windowed[i]);
     if ((layer.rope == LayerRope::kNone) != without_rope)
       throw Error("{}: GGUF cannot store that layer {} has {} rope: run the directory without converting it",
@@ -144,7 +150,10 @@ void write_layers(const Checkpoint& checkpoint, const Config& c, const GgufKeyWr
       arch.rope_needs_window || arch.local_theta == kSameTheta || arch.norms_values;  // like llama.cpp's converter
   if (c.sliding_window > 0 && !arch.first_is_global && (lists_windows || !as_usual))
     keys.set("attention.sliding_window_pattern", windowed);
-  if (c.experts.n > 0) write_expert_layers(checkpoint, c, keys);
+  if (c.experts.n > 0 && !arch.one_part && !arch.routers_mark_experts) write_expert_layers(checkpoint, c, keys);
+  if (arch.one_part && uses(c, kExpertsPart) && uses(c, kFeedForwardPart))
+    throw Error("{}: GGUF cannot store which layers have experts: run the directory without converting it",
+                printable(checkpoint.path()));
 }
 
 void write_experts(const Checkpoint& checkpoint, const ExpertConfig& e, const GgufKeyWriter& keys) {
@@ -158,9 +167,14 @@ void write_experts(const Checkpoint& checkpoint, const ExpertConfig& e, const Gg
   keys.count("expert_used_count", e.n_used);
   keys.count("expert_feed_forward_length", e.ffn_dim);
   if (e.shared_dim > 0) keys.count("expert_shared_feed_forward_length", e.shared_dim);
-  if (e.shared_dim > 0 && e.shared_dim % e.ffn_dim == 0) keys.count("expert_shared_count", e.shared_dim / e.ffn_dim);
+  if (e.shared_dim > 0 && checkpoint.config().arch->one_part) {
+    keys.count("expert_shared_count", 1);  // of any width
+  } else if (e.shared_dim > 0 && e.shared_dim % e.ffn_dim == 0) {
+    keys.count("expert_shared_count", e.shared_dim / e.ffn_dim);
+  }
   keys.set("expert_weights_norm", e.normalize);
   keys.set("expert_weights_scale", e.scale / e.shared_scale);
+  if (e.latent_dim > 0) keys.count("moe_latent_size", e.latent_dim);
   keys.count("expert_gating_func", e.scoring == Scoring::kSigmoid ? 2 : 1);
   if (e.n_groups == 1) return;
   keys.count("expert_group_count", e.n_groups);
@@ -171,10 +185,11 @@ void write_scales(const Config& c, const GgufKeyWriter& keys) {
   const auto unless = [&](const char* key, float value, float usual) {
     if (std::fabs(value - usual) > 1e-6f * usual) keys.set(key, value);
   };
-  if (!c.arch->scales_embedding) unless("embedding_scale", c.embedding_scale, 1);
+  const bool is_folded = c.part<Multipliers>().are_folded;  // into the embedding and the output matrix
+  if (!c.arch->scales_embedding && !is_folded) unless("embedding_scale", c.embedding_scale, 1);
   unless("residual_scale", c.residual_scale, 1);
   const bool is_granite = std::string_view(c.arch->gguf_name).starts_with("granite");  // llama.cpp needs the key
-  unless("logit_scale", c.arch->scales_logits ? c.logit_scale : 1 / c.logit_scale, is_granite ? 0 : 1);
+  if (!is_folded) unless("logit_scale", c.arch->scales_logits ? c.logit_scale : 1 / c.logit_scale, is_granite ? 0 : 1);
   if (c.query_scale.beta > 0) keys.set("attention.temperature_scale", c.query_scale.beta);
   if (c.query_scale.beta > 0) keys.count("attention.temperature_length", c.query_scale.period);
   if (!c.arch->normalizes_embedding) unless("attention.scale", c.score_scale(), c.default_score_scale());
@@ -182,10 +197,18 @@ void write_scales(const Config& c, const GgufKeyWriter& keys) {
   if (c.logit_softcap > 0) keys.set("final_logit_softcapping", c.logit_softcap);
 }
 
-// One number for all layers, or a list if they differ.
-void write_of_layers(const Config& c, const char* key, int (*of)(const Config& layer), const GgufKeyWriter& keys) {
+// The columns of a layer's feed-forward or experts. Layers without either have none.
+int ffn_columns(const Config& c, int layer) {
+  const LayerConfig own = c.layer(layer);
+  if (!c.arch->one_part || own.has(kFeedForwardPart)) return c.ffn_dim;
+  return own.has(kExpertsPart) ? c.experts.ffn_dim : 0;
+}
+
+// One number for all layers, or a list if they differ. of: of a layer, from the config with its sizes.
+void write_of_layers(const Config& c, const char* key, int (*of)(const Config& sizes, int layer),
+                     const GgufKeyWriter& keys) {
   std::vector<int32_t> all;
-  for (int i = 0; i < c.n_layers; ++i) all.push_back(of(LayerSizes(c, i)));
+  for (int i = 0; i < c.n_layers; ++i) all.push_back(of(LayerSizes(c, i), i));
   const bool same = std::ranges::count(all, all[0]) == c.n_layers;
   same ? keys.count(key, all[0]) : keys.set(key, all);
 }
@@ -193,9 +216,9 @@ void write_of_layers(const Config& c, const char* key, int (*of)(const Config& l
 // Layers without attention have no heads of keys.
 void write_kv_heads(const Config& c, const GgufKeyWriter& keys) {
   if (!c.arch->lists_kv_heads)
-    return write_of_layers(c, "attention.head_count_kv", [](const Config& l) { return l.n_kv_heads; }, keys);
+    return write_of_layers(c, "attention.head_count_kv", [](const Config& l, int) { return l.n_kv_heads; }, keys);
   std::vector<uint32_t> heads;
-  for (int i = 0; i < c.n_layers; ++i) heads.push_back(c.layer(i).has(kAttentionPart) ? c.n_kv_heads : 0);
+  for (int i = 0; i < c.n_layers; ++i) heads.push_back(c.layer(i).has(*kv_mixer(*c.arch)) ? c.n_kv_heads : 0);
   keys.set("attention.head_count_kv", heads);
 }
 
@@ -212,7 +235,7 @@ void write_heads(const Checkpoint& checkpoint, const Config& c, const GgufKeyWri
           "{}: GGUF cannot store that layer {} has heads of {} dimensions: run the directory without converting it",
           printable(checkpoint.path()), i, head_dim);
   }
-  write_of_layers(c, "attention.head_count", [](const Config& l) { return l.n_heads; }, keys);
+  write_of_layers(c, "attention.head_count", [](const Config& l, int) { return l.n_heads; }, keys);
   write_kv_heads(c, keys);
   keys.count("attention.key_length", c.head_dim);
   keys.count("attention.value_length", c.head_dim);
@@ -237,7 +260,7 @@ void write_sizes(const Checkpoint& checkpoint, const Config& c, const GgufKeyWri
   keys.count("context_length", c.n_ctx_train);
   keys.count("embedding_length", c.dim);
   if (arch_has(*c.arch, kFeedForwardPart))
-    write_of_layers(c, "feed_forward_length", [](const Config& l) { return l.ffn_dim; }, keys);
+    write_of_layers(c, "feed_forward_length", ffn_columns, keys);
   else
     keys.count("feed_forward_length", 0);
   write_heads(checkpoint, c, keys);
@@ -246,6 +269,7 @@ void write_sizes(const Checkpoint& checkpoint, const Config& c, const GgufKeyWri
     if (kind->write_gguf != nullptr && uses(c, *kind)) kind->write_gguf(c, keys);
   const bool is_layer_norm = c.norm() == NormKind::kLayer;
   keys.set(is_layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", c.norm_eps);
+  if (c.arch->one_part) keys.set("attention.layer_norm_epsilon", c.norm_eps);  // llama.cpp wants both
   if (c.sliding_window > 0)
     keys.count("attention.sliding_window", c.arch->bidirectional ? 2 * (c.sliding_window - 1) : c.sliding_window);
   if (c.bidirectional && (!c.arch->bidirectional || c.arch->encoder)) keys.set("attention.causal", false);

@@ -53,9 +53,9 @@ class Writer {
   // Decides the format of a tensor and collects the messages about it, before anything is written.
   void add(const ExportTensor& tensor) {
     Plan plan{&tensor, target_of(tensor), {}};
-    const bool in_order = tensor.row_order.empty() && tensor.column_order.empty();
-    if (plan.target == tensor.format && in_order) plan.target.reset();
-    if (!plan.target && !in_order) plan.target = tensor.format;
+    const bool is_same = tensor.row_order.empty() && tensor.column_order.empty() && tensor.row_factors.empty();
+    if (plan.target == tensor.format && is_same) plan.target.reset();
+    if (!plan.target && !is_same) plan.target = tensor.format;
     if (plan.target) check_requantized(tensor, *plan.target);
     if (plan.target && !is_dense(*plan.target) && options_.importance) plan.importance = importance_of(tensor);
     const Format written = plan.target.value_or(tensor.format.value_or(Format::F32));
@@ -198,6 +198,8 @@ class Writer {
     const int64_t stored = order.empty() ? row : order[row];
     decode_row(host.format, host.data + stored * row_bytes(host.format, plan.tensor->n_in()), values.data(),
                plan.tensor->n_in());
+    if (const auto& factors = plan.tensor->row_factors; !factors.empty())
+      for (float& value : values) value *= factors[stored];
     if (plan.tensor->column_order.empty()) return;
     const std::vector<float> unordered = values;
     for (size_t i = 0; i < values.size(); ++i) values[i] = unordered[plan.tensor->column_order[i]];
@@ -206,7 +208,8 @@ class Writer {
   bool encode(const Plan& plan, const HostTensor& host, int64_t row, std::vector<float>& values,
               std::vector<uint8_t>& out) const {
     const size_t n_bytes = row_bytes(*plan.target, plan.tensor->n_in());
-    if (host.format == *plan.target && plan.tensor->column_order.empty()) {  // only the order of the rows changes
+    const bool is_reordered = plan.tensor->column_order.empty() && plan.tensor->row_factors.empty();
+    if (host.format == *plan.target && is_reordered) {  // only the order of the rows changes
       std::copy_n(host.data + plan.tensor->row_order[row] * n_bytes, n_bytes, out.data() + row * n_bytes);
       return true;
     }

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "model/config/gguf_reader.h"
+#include "model/config/multipliers.h"
 #include "model/config/shards.h"
 #include "model/files/weights.h"
 #include "model/layers/joins.h"
@@ -53,21 +54,27 @@ constexpr Slice kQOfThree = {three_sizes}, kKOfThree = {three_sizes, q_size}, kV
 constexpr Slice kQueryOfHead = {.total = two_q_sizes, .groups = head_count},
                 kGateOfHead = {.total = two_q_sizes, .first = head_size, .groups = head_count};
 
-// Names in decoders; BERT; Nomic's files; ModernBERT; LFM2. `kind`: weight or bias.
+// Names in decoders; BERT; Nomic's files; ModernBERT; LFM2; Nemotron-H. `kind`: weight or bias.
 #define QKV_NAMES(kind) \
   "model.layers.{}.self_attn.qkv_proj." kind "|model.encoder.layers.{}.attn.Wqkv." kind "|model.layers.{}.attn.Wqkv." kind
 #define PROJECTION_NAMES(decoder, bert, kind) \
-  "model.layers.{}.self_attn." decoder "_proj." kind "|model.encoder.layer.{}.attention.self." bert "." kind
+  "model.layers.{}.self_attn." decoder "_proj." kind "|model.encoder.layer.{}.attention.self." bert "." kind \
+  "|backbone.layers.{}.mixer." decoder "_proj." kind "|model.layers.{}.temporal_block." decoder "_proj." kind
 #define HEAD_NORM_NAMES(of, word)                                                                   \
   "model.layers.{}.self_attn." of "_norm.weight|model.layers.{}.self_attn." of "_layernorm.weight|" \
   "model.layers.{}.self_attn." word "_layernorm.weight"
 #define OUTPUT_NAMES(kind)                                                                         \
   "model.layers.{}.self_attn.o_proj." kind "|model.encoder.layer.{}.attention.output.dense." kind \
   "|model.encoder.layers.{}.attn.out_proj." kind "|model.layers.{}.attn.Wo." kind                \
-  "|model.layers.{}.self_attn.out_proj." kind
+  "|model.layers.{}.self_attn.out_proj." kind "|backbone.layers.{}.mixer.o_proj." kind \
+  "|model.layers.{}.temporal_block.o_proj." kind
 #define ATTENTION_SUM_NAMES(kind, old)                                                                                \
   "model.encoder.layer.{}.attention.output.LayerNorm." kind "|model.encoder.layer.{}.attention.output.LayerNorm." old \
   "|model.layers.{}.post_attention_layernorm." kind "|model.encoder.layers.{}.norm1." kind
+
+float input_factor(const Config& c, int64_t) { return c.part<Multipliers>().attention_in; }
+float key_factor(const Config& c, int64_t) { return c.part<Multipliers>().attention_in * c.part<Multipliers>().key; }
+float output_factor(const Config& c, int64_t) { return c.part<Multipliers>().attention_out; }
 
 constexpr MatrixRow fused_row(Weight& (*member)(void*), const Dim& n_out, const Slice& slice) {
   return {.gguf_name = "blk.{}.attn_qkv.weight", .hf_name = QKV_NAMES("weight"),
@@ -86,13 +93,13 @@ constexpr MatrixRow kMatrices[] = {
     fused_row(at<&B::wv>, kKv, kVOfThree),
     {.gguf_name = "blk.{}.attn_q.weight", .hf_name = PROJECTION_NAMES("q", "query", "weight"),
      .member = at<&B::wq>, .n_out = kQ, .n_in = kInput, .shard = Shard::kColumns, .when = is_split,
-     .gguf_rows = rotated},
+     .gguf_rows = rotated, .gguf_factor = input_factor},
     {.gguf_name = "blk.{}.attn_k.weight", .hf_name = PROJECTION_NAMES("k", "key", "weight"),
      .member = at<&B::wk>, .n_out = kKv, .n_in = kInput, .shard = Shard::kColumns, .when = is_split_with_keys,
-     .gguf_rows = rotated},
+     .gguf_rows = rotated, .gguf_factor = key_factor},
     {.gguf_name = "blk.{}.attn_v.weight", .hf_name = PROJECTION_NAMES("v", "value", "weight"),
      .member = at<&B::wv>, .n_out = kKv, .n_in = kInput, .shard = Shard::kColumns, .optional = may_lack_values,
-     .when = is_split_with_keys},
+     .when = is_split_with_keys, .gguf_factor = input_factor},
     {.gguf_name = "blk.{}.attn_q.weight", .hf_name = "model.layers.{}.self_attn.q_proj.weight",
      .member = at<&B::wq>, .n_out = kQ, .n_in = kModelDim, .shard = Shard::kColumns,
      .when = is_gated, .gguf_slice = kQueryOfHead, .hf_slice = kQueryOfHead},
@@ -107,7 +114,7 @@ constexpr MatrixRow kMatrices[] = {
      .hf_name = "model.layers.{}.self_attn.gate_proj.weight|model.layers.{}.self_attn.g_proj.weight",
      .member = at<&B::gate>, .n_out = kGate, .n_in = kModelDim, .shard = Shard::kColumns, .when = has_own_gate},
     {.gguf_name = "blk.{}.attn_output.weight", .hf_name = OUTPUT_NAMES("weight"),
-     .member = at<&B::wo>, .n_out = kModelDim, .n_in = kQ, .shard = Shard::kRows},
+     .member = at<&B::wo>, .n_out = kModelDim, .n_in = kQ, .shard = Shard::kRows, .gguf_factor = output_factor},
 };
 
 constexpr VectorRow kVectors[] = {
@@ -238,6 +245,9 @@ Block make(const Config& c, int layer) {
   b.norms_after_rope = c.arch->norms_after_rope;
   if (!c.scales_without_rope || rope == LayerRope::kNone) b.query_scale = c.query_scale;
   b.join = join_of(c);
+  const Multipliers& m = c.part<Multipliers>();
+  b.attention.scale *= m.key * m.attention_in * m.attention_in;
+  b.join.scale *= m.attention_in * m.attention_out;
   b.heads_of_ranks = heads_of_ranks(c);
   return b;
 }

@@ -8,6 +8,7 @@
 #include "model/config/shards.h"
 #include "model/files/weights.h"
 #include "model/config/altup.h"
+#include "model/config/multipliers.h"
 #include "model/layers/joins.h"
 
 namespace ingot::feed_forward_part {
@@ -29,27 +30,44 @@ constexpr VectorRow xielu_row(const char* hf_name, float& (*number)(void*)) {
   return {.hf_name = hf_name, .scalar = number, .n = kOne, .optional = kOptional, .when = has_xielu};
 }
 
-// Names in decoders; Llama 4; StarCoder 2; BERT; Nomic's files; ModernBERT; LFM2. `kind`: weight or bias.
+// Names in decoders; Llama 4; StarCoder 2; BERT; Nomic's files; ModernBERT; LFM2; Nemotron-H; Granite 4. `kind`: weight or
+// bias.
 #define GATE_NAMES(kind)                                                              \
   "model.layers.{}.mlp.gate_proj." kind "|model.layers.{}.feed_forward.gate_proj." kind \
-  "|model.encoder.layers.{}.mlp.fc12." kind "|model.layers.{}.feed_forward.w1." kind
+  "|model.encoder.layers.{}.mlp.fc12." kind "|model.layers.{}.feed_forward.w1." kind \
+  "|model.layers.{}.block_sparse_moe.gate_proj." kind "|model.layers.{}.mlp_block.gate_proj." kind
 #define UP_NAMES(kind)                                                                            \
   "model.layers.{}.mlp.up_proj." kind "|model.layers.{}.feed_forward.up_proj." kind                 \
   "|model.layers.{}.mlp.c_fc." kind "|model.encoder.layer.{}.intermediate.dense." kind              \
-  "|model.encoder.layers.{}.mlp.fc11." kind "|model.layers.{}.feed_forward.w3." kind
+  "|model.encoder.layers.{}.mlp.fc11." kind "|model.layers.{}.feed_forward.w3." kind                \
+  "|backbone.layers.{}.mixer.up_proj." kind "|model.layers.{}.block_sparse_moe.up_proj." kind \
+  "|model.layers.{}.mlp_block.up_proj." kind
 #define DOWN_NAMES(kind)                                                              \
   "model.layers.{}.mlp.down_proj." kind "|model.layers.{}.feed_forward.down_proj." kind \
   "|model.layers.{}.mlp.c_proj." kind "|model.encoder.layer.{}.output.dense." kind \
   "|model.encoder.layers.{}.mlp.fc2." kind "|model.layers.{}.mlp.Wo." kind \
-  "|model.layers.{}.feed_forward.w2." kind
+  "|model.layers.{}.feed_forward.w2." kind "|backbone.layers.{}.mixer.down_proj." kind \
+  "|model.layers.{}.shared_mlp.output_linear." kind "|model.layers.{}.block_sparse_moe.down_proj." kind \
+  "|model.layers.{}.mlp_block.down_proj." kind
 #define FUSED_NAMES "model.layers.{}.mlp.gate_up_proj.weight|model.layers.{}.mlp.Wi.weight"
 #define FFN_SUM_NAMES(kind, old)                                                                  \
   "model.encoder.layer.{}.output.LayerNorm." kind "|model.encoder.layer.{}.output.LayerNorm." old \
   "|model.layers.{}.post_mlp_layernorm." kind "|model.encoder.layers.{}.norm2." kind
 
+float gate_factor(const Config& c, int64_t) { return c.part<Multipliers>().gate; }
+float down_factor(const Config& c, int64_t) { return c.part<Multipliers>().down; }
+
 constexpr MatrixRow kMatrices[] = {
+    // Granite 4's directories have gate and up in one tensor, but its GGUF files have two.
+    {.gguf_name = "blk.{}.ffn_gate.weight", .hf_name = "model.layers.{}.shared_mlp.input_linear.weight",
+     .member = at<&B::w_gate>, .n_out = kFfn, .n_in = kModelDim, .shard = Shard::kColumns, .optional = kOptional,
+     .when = has_own_gate, .hf_slice = kGateOfTwo, .gguf_factor = gate_factor},
+    {.gguf_name = "blk.{}.ffn_up.weight", .hf_name = "model.layers.{}.shared_mlp.input_linear.weight",
+     .member = at<&B::w_up>, .n_out = kFfn, .n_in = kModelDim, .shard = Shard::kColumns, .optional = kOptional,
+     .when = has_own_gate, .hf_slice = kUpOfTwo},
     {.gguf_name = "blk.{}.ffn_gate.weight", .hf_name = GATE_NAMES("weight"),
-     .member = at<&B::w_gate>, .n_out = kFfn, .n_in = kModelDim, .shard = Shard::kColumns, .when = has_own_gate},
+     .member = at<&B::w_gate>, .n_out = kFfn, .n_in = kModelDim, .shard = Shard::kColumns, .when = has_own_gate,
+     .gguf_factor = gate_factor},
     {.gguf_name = "blk.{}.ffn_up.weight", .hf_name = UP_NAMES("weight"),
      .member = at<&B::w_up>, .n_out = kFfn, .n_in = kModelDim, .shard = Shard::kColumns, .when = is_apart},
     {.gguf_name = "blk.{}.ffn_up.weight", .hf_name = FUSED_NAMES,
@@ -59,7 +77,7 @@ constexpr MatrixRow kMatrices[] = {
      .member = at<&B::w_up>, .n_out = kFfn, .n_in = kModelDim, .shard = Shard::kColumns,
      .when = is_fused, .gguf_slice = kUpOfTwo, .hf_slice = kUpOfTwo},
     {.gguf_name = "blk.{}.ffn_down.weight", .hf_name = DOWN_NAMES("weight"),
-     .member = at<&B::w_down>, .n_out = kModelDim, .n_in = kFfn, .shard = Shard::kRows},
+     .member = at<&B::w_down>, .n_out = kModelDim, .n_in = kFfn, .shard = Shard::kRows, .gguf_factor = down_factor},
 };
 
 constexpr VectorRow kVectors[] = {
@@ -97,6 +115,8 @@ TensorRows rows() { return {kMatrices, kVectors}; }
 Block make(const Config& c, int layer) {
   B b{.norm = norm_of(c), .act = c.activation.value_or(c.arch->activation), .ffn_dim = c.ffn_dim, .join = join_of(c)};
   b.has_xielu = !c.xielu.empty();
+  b.gate_scale = c.part<Multipliers>().gate;
+  b.join.scale *= c.part<Multipliers>().down;
   if (b.has_xielu) b.xielu = c.xielu[static_cast<size_t>(layer)];
   if (const auto& all = c.part<AltUpConfig>().deviations; !all.empty()) {
     b.join.sums = false;  // all ranks compute all of it
@@ -149,6 +169,7 @@ const PartKind kFeedForwardPart = {.name = "feed_forward",
                                    .check = feed_forward_part::check,
                                    .read_gguf = feed_forward_part::read_gguf,
                                    .read_hf = feed_forward_part::read_hf,
+                                   .hf_layer_type = "mlp",
                                    .divide = feed_forward_part::divide};
 
 }  // namespace ingot

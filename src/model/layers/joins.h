@@ -38,7 +38,7 @@ constexpr VectorRow mixer_norm(VectorMember member) {
   return {.gguf_name = "blk.{}.attn_norm.weight",
           .hf_name = "model.layers.{}.input_layernorm.weight|model.layers.{}.attn_norm.weight|"
                      "model.layers.{}.attention_layernorm.weight|model.layers.{}.operator_norm.weight|"
-                     "backbone.layers.{}.norm.weight",
+                     "backbone.layers.{}.norm.weight|model.layers.{}.temporal_pre_norm.weight",
           .member = member,
           .n = kModelDim,
           .when = [](const Config& c, int layer) {
@@ -62,12 +62,14 @@ constexpr VectorRow mixer_post_norm(VectorMember member) {
           .when = has_post_norms,
           .hf_kept = VectorRow::kLessOne};
 }
-// In files of some architectures, the norm before the feed-forward has the name of other architectures' post-norm.
+// In files of some architectures, the norm before the feed-forward has the name of other architectures' post-norm, or a
+// name without a suffix.
 constexpr VectorRow feed_forward_norm(VectorMember member) {
-  return {.gguf_name = "blk.{}.ffn_norm.weight|blk.{}.post_attention_norm.weight",
+  return {.gguf_name = "blk.{}.ffn_norm.weight|blk.{}.post_attention_norm.weight|blk.{}.ffn_norm",
           .hf_name = "model.layers.{}.pre_feedforward_layernorm.weight|model.layers.{}.post_attention_layernorm.weight|"
                      "model.layers.{}.mlp_norm.weight|model.layers.{}.feedforward_layernorm.weight|"
-                     "model.layers.{}.ffn_norm.weight",
+                     "model.layers.{}.ffn_norm.weight|model.layers.{}.pre_ff_layernorm.weight|"
+                     "model.layers.{}.channel_pre_norm.weight",
           .member = member,
           .n = kModelDim,
           .when = has_ffn_norm,

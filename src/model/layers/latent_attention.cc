@@ -141,6 +141,7 @@ Block make(const Config& c, int layer) {
   b.q_a_norm.eps = b.kv_a_norm.eps = kLatentEps;
   b.q_rank = l.q_rank, b.kv_rank = l.kv_rank, b.nope_dim = l.nope_dim, b.rope_dim = l.rope_dim,
   b.value_dim = l.value_dim;
+  if (c.layer(layer).rope == LayerRope::kNone) b.rope_table = kNoRope;
   b.rope.layout = c.rope_layout;
   b.attention = attention_args(c, layer);
   b.query_scale = c.query_scale;
