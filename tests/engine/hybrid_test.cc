@@ -1,4 +1,4 @@
-// The prefix cache of models with recurrent layers (gated delta nets, short convolutions, Mamba-2): a sequence that
+// The prefix cache of models with recurrent layers (gated delta nets, short convolutions, Mamba-2, Mamba): a sequence that
 // continues from a snapshot has the same output as without a cache. Tiny models of tests/data/models, with goldens from
 // transformers.
 #include <gtest/gtest.h>
@@ -80,7 +80,14 @@ INSTANTIATE_TEST_SUITE_P(Models, Hybrid,
                                          HybridCase{"lfm2", "cpu"}, HybridCase{"lfm2_moe", "cpu"},
                                          HybridCase{"mamba2", "cpu"}, HybridCase{"mamba2", "ref"},
                                          HybridCase{"lfm2", "cuda"}, HybridCase{"lfm2_moe", "cuda"},
-                                         HybridCase{"mamba2", "cuda"}),
+                                         HybridCase{"mamba2", "cuda"}, HybridCase{"granite_hybrid", "cpu"},
+                                         HybridCase{"mamba", "cpu"}, HybridCase{"mamba", "cuda"},
+                                         HybridCase{"jamba", "cpu"}, HybridCase{"jamba", "cuda"},
+                                         HybridCase{"kimi_linear", "cpu"}, HybridCase{"kimi_linear", "cuda"},
+                                         HybridCase{"recurrent_gemma", "cpu"}, HybridCase{"recurrent_gemma", "cuda"},
+                                         HybridCase{"granite_hybrid", "cpu,cpu"}, HybridCase{"granite_hybrid", "cuda"},
+                                         HybridCase{"nemotron_h_moe", "cpu"}, HybridCase{"nemotron_h_moe", "cuda"},
+                                         HybridCase{"falcon_h1", "cpu"}, HybridCase{"falcon_h1", "cuda"}),
                          [](const auto& test) {
                            const std::string device = test.param.device;
                            return std::string(test.param.model) + "_" + (device == "cpu,cpu" ? "stages" : device);

@@ -1,4 +1,5 @@
-"""How llama.cpp's converters write a model of each type: the architecture's name, its tensors, its keys.
+"""How llama.cpp's converters write a model of each type: the architecture's name, its tensors, its keys. Long because
+each type has some lines.
 
 Each row of DIALECTS describes one type; make_models.py reads the table. A parameter of transformers becomes one tensor
 of the GGUF file or several (experts that transformers keeps in one array). `pieces` gives each tensor as a view, so
@@ -15,8 +16,9 @@ from gguf import MODEL_ARCH as A
 
 
 def rope_of(config):
-    """The rope parameters of layers without a window."""
-    return config.rope_parameters.get("full_attention", config.rope_parameters)
+    """The rope parameters of layers without a window. Models without rope have the defaults in their files."""
+    parameters = getattr(config, "rope_parameters", None) or {"rope_type": "default", "rope_theta": 10000.0}
+    return parameters.get("full_attention", parameters)
 
 
 def rot_dim(config):
@@ -167,6 +169,89 @@ def mamba2_keys(writer, config):
     writer.add_ssm_group_count(config.n_groups)
 
 
+def kimi_linear_keys(writer, config):
+    deepseek_keys(writer, config)
+    writer.add_value_length(config.kv_lora_rank)
+    writer.add_ssm_conv_kernel(config.linear_conv_kernel_dim)
+    writer.add_kda_head_dim(config.linear_head_dim)
+    writer.add_expert_feed_forward_length(config.moe_intermediate_size)
+
+
+def recurrent_gemma_keys(writer, config):
+    vocab_keys(writer, config)
+    rope_keys(writer, config)
+    window_keys(writer, config)
+    writer.add_feed_forward_length(config.intermediate_size // 2)
+    writer.add_head_count_kv([config.num_key_value_heads if kind == "sliding_attention" else 0 for kind in config.layer_types])
+    writer.add_ssm_conv_kernel(config.conv1d_width)
+    writer.add_uint32("recurrentgemma.rec.head_count", config.num_attention_heads)
+    writer.add_uint32("recurrentgemma.rec.width", config.lru_width)
+    writer.add_final_logit_softcapping(config.logits_soft_cap)
+
+
+def mamba1_keys(writer, config):
+    jamba = config.model_type == "jamba"
+    writer.add_ssm_conv_kernel(config.mamba_d_conv if jamba else config.conv_kernel)
+    writer.add_ssm_inner_size((config.mamba_expand if jamba else config.expand) * config.hidden_size)
+    writer.add_ssm_state_size(config.mamba_d_state if jamba else config.state_size)
+    writer.add_ssm_time_step_rank(config.mamba_dt_rank if jamba else config.time_step_rank)
+    if jamba:
+        expert_keys(writer, config)
+    else:
+        writer.add_ssm_dt_b_c_rms(config.model_type == "falcon_mamba")
+
+
+def hybrid_keys(writer, config):
+    """Of models with Mamba-2 and attention."""
+    vocab_keys(writer, config)
+    heads, groups, state, conv = ((config.mamba_num_heads, config.n_groups, config.ssm_state_size, config.conv_kernel) if config.model_type == "nemotron_h" else
+                                  (config.mamba_n_heads, config.mamba_n_groups, config.mamba_d_state, config.mamba_d_conv))
+    writer.add_ssm_conv_kernel(conv)
+    writer.add_ssm_state_size(state)
+    writer.add_ssm_group_count(groups)
+    writer.add_ssm_inner_size(inner_size(config))
+    writer.add_ssm_time_step_rank(heads)
+
+
+def inner_size(config):
+    if config.model_type == "nemotron_h":
+        return config.mamba_num_heads * config.mamba_head_dim
+    return config.mamba_n_heads * config.mamba_d_head
+
+
+def granite_hybrid_keys(writer, config):
+    hybrid_keys(writer, config)
+    writer.add_rope_dimension_count(rot_dim(config))
+    writer.add_rope_scaling_finetuned(config.model_type == "bamba" or config.position_embedding_type == "rope")
+    if config.model_type == "bamba":
+        return
+    granite_keys(writer, config)
+    if config.num_local_experts:
+        expert_keys(writer, config)
+        writer.add_expert_shared_feed_forward_length(config.shared_intermediate_size)
+    else:
+        writer.add_feed_forward_length(config.shared_intermediate_size)
+
+
+def nemotron_h_keys(writer, config):
+    hybrid_keys(writer, config)
+    writer.add_layer_norm_eps(config.layer_norm_epsilon)  # beside that of RMS norms
+    has_experts = "moe" in config.layer_types
+    width = config.moe_intermediate_size if has_experts else config.intermediate_size
+    writer.add_feed_forward_length([width if kind in ("mlp", "moe") else 0 for kind in config.layer_types])
+    if not has_experts:
+        return
+    expert_keys(writer, config)
+    writer.add_expert_feed_forward_length(config.moe_intermediate_size)
+    writer.add_expert_shared_feed_forward_length(config.moe_shared_expert_intermediate_size)
+    writer.add_expert_shared_count(config.n_shared_experts)
+    writer.add_expert_weights_norm(config.norm_topk_prob)
+    writer.add_expert_weights_scale(config.routed_scaling_factor)
+    writer.add_expert_group_count(config.n_group)
+    if config.moe_latent_size:
+        writer.add_moe_latent_size(config.moe_latent_size)
+
+
 def ffn_width(config):
     """The columns of a dense feed-forward; LFM2's config states them before an adjustment."""
     if not getattr(config, "block_auto_adjust_ff_dim", False):
@@ -177,9 +262,11 @@ def ffn_width(config):
 
 def kv_heads(config, usual):
     """The heads of keys and values of a layer, or of each layer in hybrid models that list them."""
+    if config.model_type == "kimi_linear":
+        return [int(kind == "full_attention") for kind in config.layer_types]
     if hasattr(config, "kv_lora_rank"):
         return 1  # latents
-    if DIALECTS[config.model_type].lists_kv_heads:
+    if dialect_of(config).lists_kv_heads:
         return [config.num_key_value_heads if kind == "full_attention" else 0 for kind in config.layer_types]
     return usual
 
@@ -314,6 +401,23 @@ def laguna_keys(writer, config):
     writer.add_expert_weights_norm(True)
 
 
+def ssm_factors(config, n_rows):
+    """Falcon-H1's multipliers of the rows of Mamba-2's projection."""
+    sizes = [inner_size(config)] * 2 + [config.mamba_n_groups * config.mamba_d_state] * 2 + [config.mamba_n_heads]
+    assert sum(sizes) == n_rows
+    return np.repeat(np.array(config.ssm_multipliers, np.float32) * config.ssm_in_multiplier, sizes)[:, None]
+
+
+def falcon_factor(config, name, n_rows):
+    """What llama.cpp's converter multiplies a matrix of Falcon-H1 by; 1 for other tensors."""
+    c = config
+    factors = {"embed_tokens": c.embedding_multiplier, "lm_head": c.lm_head_multiplier, "gate_proj": c.mlp_multipliers[0], "down_proj": c.mlp_multipliers[1],
+               "q_proj": c.attention_in_multiplier, "k_proj": c.attention_in_multiplier * c.key_multiplier, "v_proj": c.attention_in_multiplier,
+               "o_proj": c.attention_out_multiplier, "out_proj": c.ssm_out_multiplier}
+    kind = name.split(".")[-2]
+    return ssm_factors(config, n_rows) if kind == "in_proj" else factors.get(kind, 1.0)
+
+
 @dataclass
 class Dialect:
     arch: A
@@ -382,6 +486,16 @@ DIALECTS = {
     "minimax_m2": Dialect(A.MINIMAXM2, keys=both(expert_keys, rope_keys, sigmoid_keys, minimax_keys)),
     "lfm2": Dialect(A.LFM2, keys=lfm2_keys, lists_kv_heads=True),
     "mamba2": Dialect(A.MAMBA2, keys=mamba2_keys, has_attention=False),
+    "mamba": Dialect(A.MAMBA, keys=mamba1_keys, has_attention=False),
+    "falcon_mamba": Dialect(A.MAMBA, keys=mamba1_keys, has_attention=False),
+    "jamba": Dialect(A.JAMBA, keys=mamba1_keys, lists_kv_heads=True),
+    "kimi_linear": Dialect(A.KIMI_LINEAR, keys=kimi_linear_keys, lists_kv_heads=True),
+    "recurrent_gemma": Dialect(A.GEMMA, plus_one=True, keys=recurrent_gemma_keys, own_name="recurrentgemma"),
+    "granitemoehybrid": Dialect(A.GRANITE_HYBRID, True, keys=granite_hybrid_keys, lists_kv_heads=True),
+    "bamba": Dialect(A.GRANITE_HYBRID, True, keys=granite_hybrid_keys, lists_kv_heads=True),
+    "nemotron_h": Dialect(A.NEMOTRON_H, keys=nemotron_h_keys, lists_kv_heads=True),
+    "nemotron_h_moe": Dialect(A.NEMOTRON_H_MOE, keys=nemotron_h_keys, lists_kv_heads=True),
+    "falcon_h1": Dialect(A.FALCON_H1, keys=hybrid_keys),
     "lfm2_moe": Dialect(A.LFM2MOE, keys=both(lfm2_keys, lfm2_moe_keys), lists_kv_heads=True),
 }
 
@@ -394,6 +508,7 @@ OWN_NAMES = {  # names that the package's map lacks, or has in another form
     "mlp.e_score_correction.bias": "exp_probs_b.bias",
     "feed_forward.expert.bias": "exp_probs_b.bias",
     "feed_forward.gate.weight": "ffn_gate_inp.weight",
+    "feed_forward.router.weight": "ffn_gate_inp.weight",
     "router.scale": "ffn_gate_inp.scale",
     "router.per_expert_scale": "ffn_down_exps.scale",
     "experts.gate_up_proj": "ffn_gate_up_exps.weight",
@@ -408,14 +523,27 @@ OWN_NAMES = {  # names that the package's map lacks, or has in another form
     "mlp.shared_experts.gate_proj.weight": "ffn_gate_shexp.weight",
     "mlp.shared_experts.up_proj.weight": "ffn_up_shexp.weight",
     "mlp.shared_experts.down_proj.weight": "ffn_down_shexp.weight",
+    "mixer.experts.up_proj": "ffn_up_exps.weight",
+    "mixer.experts.down_proj": "ffn_down_exps.weight",
+    "mixer.gate.e_score_correction.bias": "exp_probs_b.bias",
     "self_attn.query_layernorm.weight": "attn_q_norm.weight",
     "self_attn.key_layernorm.weight": "attn_k_norm.weight",
 }
 
 
+def dialect_of(config):
+    has_experts = config.model_type == "nemotron_h" and "moe" in config.layer_types
+    return DIALECTS["nemotron_h_moe" if has_experts else config.model_type]
+
+
 def lace(w, n_heads):
     """A view of the rows of q or k where the two elements of each rope pair are neighbours, as in llama files."""
     return w.reshape(n_heads, 2, w.shape[0] // n_heads // 2, *w.shape[1:]).swapaxes(1, 2)
+
+
+def laced_heads(w, n_heads, rot_dim):
+    """Views of the rows of each head: the rotated part as lace() has it, and the rest."""
+    return [part for head in np.split(w, n_heads) for part in (lace(head[:rot_dim], 1), head[rot_dim:])]
 
 
 def tiled(config, w, dim):
@@ -454,8 +582,47 @@ def mamba2_pieces(config, layer, name, w):
     """The GGUF tensors of a Mamba-2 mixer's parameters; the result is as that of pieces()."""
     file_name = {"in_proj.weight": "ssm_in.weight", "conv1d.weight": "ssm_conv1d.weight", "conv1d.bias": "ssm_conv1d.bias",
                  "A_log": "ssm_a", "dt_bias": "ssm_dt.bias", "D": "ssm_d", "norm.weight": "ssm_norm.weight", "out_proj.weight": "ssm_out.weight"}[name]
-    shape = {"conv1d.weight": (w.shape[0], -1), "A_log": (-1, 1), "D": (-1, 1), "norm.weight": (config.n_groups, -1)}.get(name, w.shape)
+    n_groups = getattr(config, "mamba_n_groups", None) or config.n_groups
+    shape = {"conv1d.weight": (w.shape[0], -1), "A_log": (-1, 1), "D": (-1, 1), "norm.weight": (n_groups, -1)}.get(name, w.shape)
     return [(f"blk.{layer}.{file_name}", w.reshape(shape))]
+
+
+def mamba1_pieces(layer, name, w):
+    """The GGUF tensors of a Mamba mixer's parameters; the result is as that of pieces()."""
+    file_name = {"in_proj.weight": "ssm_in.weight", "conv1d.weight": "ssm_conv1d.weight", "conv1d.bias": "ssm_conv1d.bias", "x_proj.weight": "ssm_x.weight",
+                 "dt_proj.weight": "ssm_dt.weight", "dt_proj.bias": "ssm_dt.bias", "A_log": "ssm_a", "D": "ssm_d", "out_proj.weight": "ssm_out.weight",
+                 "dt_layernorm.weight": "ssm_dt_norm.weight", "b_layernorm.weight": "ssm_b_norm.weight", "c_layernorm.weight": "ssm_c_norm.weight"}[name]
+    return [(f"blk.{layer}.{file_name}", w.reshape(w.shape[0], -1) if name == "conv1d.weight" else w)]
+
+
+KDA_NAMES = {"q_proj.weight": "attn_q.weight", "k_proj.weight": "attn_k.weight", "v_proj.weight": "attn_v.weight", "b_proj.weight": "ssm_beta.weight",
+             "forget_gate.f_a_proj.weight": "ssm_f_a.weight", "forget_gate.f_b_proj.weight": "ssm_f_b.weight", "g_a_proj.weight": "ssm_g_a.weight",
+             "g_b_proj.weight": "ssm_g_b.weight", "o_proj.weight": "attn_output.weight", "forget_gate.A_log": "ssm_a", "forget_gate.dt_bias": "ssm_dt.bias",
+             "o_norm.weight": "ssm_norm.weight"}
+
+
+def kda_pieces(layer, name, w):
+    """The GGUF tensors of a Kimi delta attention's parameters; the result is as that of pieces()."""
+    if name == "conv1d.weight":
+        return [(f"blk.{layer}.ssm_conv1d_{part}.weight", rows) for part, rows in zip("qkv", np.split(w, 3))]
+    return [(f"blk.{layer}.{KDA_NAMES[name]}", w.reshape(-1, 1) if name.endswith("A_log") else w)]
+
+
+RECURRENT_NAMES = {"linear_y": "rec_y", "linear_x": "rec_x", "linear_out": "rec_out", "conv_1d": "ssm_conv1d", "q_proj": "attn_q", "k_proj": "attn_k", "v_proj": "attn_v",
+                   "o_proj": "attn_output", "gate_proj": "ffn_gate", "up_proj": "ffn_up", "down_proj": "ffn_down", "temporal_pre_norm": "attn_norm",
+                   "channel_pre_norm": "ffn_norm"}
+
+
+def recurrent_gemma_pieces(layer, name, w):
+    """The GGUF tensors of RecurrentGemma's layers, which llama.cpp does not know; the result is as that of pieces()."""
+    last = name.split(".")[-1]
+    if last == "recurrent_param":
+        return [(f"blk.{layer}.rec_decay", w)]
+    if "rg_lru" in name:  # matrices [n_in, n_out] of each head
+        gate, kind = ("input" if "input" in last else "decay"), last.split("_")[-1]
+        return [(f"blk.{layer}.rec_{gate}_gate.{kind}", w.swapaxes(1, 2) if kind == "weight" else w)]
+    module = name.split(".")[-2]
+    return [(f"blk.{layer}.{RECURRENT_NAMES[module]}.{last}", w.reshape(w.shape[0], -1) if name.endswith("conv_1d.weight") else w)]
 
 
 def pieces(config, names, name, w):
@@ -464,7 +631,7 @@ def pieces(config, names, name, w):
     short = name.split(".", 3)[-1]
     if config.model_type == "llama4_text" and short == "feed_forward.experts.gate_up_proj":  # transposed
         return [(f"blk.{layer}.ffn_{part}_exps.weight", half.swapaxes(1, 2)) for part, half in zip(("gate", "up"), np.split(w, 2, axis=2))]
-    if short.endswith(("mlp.experts.gate_up_proj", "feed_forward.experts.gate_up_proj")):
+    if short.endswith(("mlp.experts.gate_up_proj", "feed_forward.experts.gate_up_proj", "block_sparse_moe.experts.gate_up_proj")):
         halves = (w[:, :, 0::2], w[:, :, 1::2]) if config.model_type == "gpt_oss" else np.split(w, 2, axis=1)
         halves = [h.swapaxes(1, 2) for h in halves] if config.model_type == "gpt_oss" else halves
         return [(f"blk.{layer}.ffn_{part}_exps.weight", half) for part, half in zip(("gate", "up"), halves)]
@@ -476,12 +643,32 @@ def pieces(config, names, name, w):
         return [(f"blk.{layer}.attn_k_b.weight", k.swapaxes(1, 2)), (f"blk.{layer}.attn_v_b.weight", v)]
     if short.startswith("linear_attn."):
         return delta_pieces(config, layer, short, w)
+    if short == "shared_mlp.input_linear.weight":
+        suffix = "_shexp" if config.num_local_experts else ""
+        return [(f"blk.{layer}.ffn_{part}{suffix}.weight", half) for part, half in zip(("gate", "up"), np.split(w, 2))]
+    if short == "shared_mlp.output_linear.weight" and not config.num_local_experts:
+        return [(f"blk.{layer}.ffn_down.weight", w)]
+    if short.startswith("mixer.") and config.model_type == "nemotron_h" and config.layer_types[int(layer)] != "linear_attention":
+        name = name.replace("model.layers", "backbone.layers", 1)
+        return [(f"blk.{layer}.{OWN_NAMES[short]}" if short in OWN_NAMES else names.get_name(name, (".weight", ".bias")), w)]
+    if config.model_type == "kimi_linear" and short.startswith("self_attn.") and config.layer_types[int(layer)] == "linear_attention":
+        return kda_pieces(layer, short.removeprefix("self_attn."), w)
+    if config.model_type == "recurrent_gemma" and layer:
+        return recurrent_gemma_pieces(layer, short, w)
+    if name == "model.final_norm.weight":
+        return [("output_norm.weight", w)]
+    if config.model_type in ("mamba", "falcon_mamba", "jamba") and short.startswith(("mixer.", "mamba.")):
+        return mamba1_pieces(layer, short.split(".", 1)[1], w)
+    if short.startswith("mamba."):
+        return mamba2_pieces(config, layer, short.removeprefix("mamba."), w)
     if short.startswith("mixer."):
         return mamba2_pieces(config, layer, short.removeprefix("mixer."), w)
     if short == "conv.conv.weight":
         return [(f"blk.{layer}.shortconv.conv.weight", w.reshape(w.shape[0], w.shape[2]))]
     if config.model_type == "laguna" and short == "post_attention_layernorm.weight":
         return [(f"blk.{layer}.ffn_norm.weight", w)]
+    if short == "pre_ff_layernorm.weight":
+        return [(f"blk.{layer}.ffn_norm" + ("" if config.model_type == "falcon_h1" else ".weight"), w)]
     if name.startswith("model.altup_"):  # of one stream each; the file has one tensor
         number = name.split(".")[2]
         return [(f"altup_{'unembd_' if 'unembed' in name else ''}proj.{number}.weight", w)]
@@ -489,6 +676,9 @@ def pieces(config, names, name, w):
         down = (config.model_type, short) in (("gpt_oss", "mlp.experts.down_proj"), ("llama4_text", "feed_forward.experts.down_proj"))
         return [(f"blk.{layer}.{OWN_NAMES[short]}", w.swapaxes(1, 2) if down else w)]
     kind = name.split(".")[-2]
-    if kind in ("q_proj", "k_proj") and DIALECTS[config.model_type].permuted:
-        w = lace(w, config.num_attention_heads if kind == "q_proj" else config.num_key_value_heads)
+    if kind in ("q_proj", "k_proj") and dialect_of(config).permuted:
+        n_heads = config.num_attention_heads if kind == "q_proj" else config.num_key_value_heads
+        if config.model_type == "bamba":
+            return [(names.get_name(name, (".weight", ".bias")), part) for part in laced_heads(w, n_heads, rot_dim(config))]
+        w = lace(w, n_heads)
     return [(names.get_name(name, (".weight", ".bias")), w)]

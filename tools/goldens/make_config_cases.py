@@ -52,7 +52,7 @@ def cases(config):
         yield f"-{rope}/{key}", changed
     for key, value in ADDED.items():
         if config.get(key) is None or (key in CHANGED and config[key] != value):
-            n = config["num_hidden_layers"]
+            n = config.get("num_hidden_layers") or len(config.get("layers_block_type") or config["hybrid_override_pattern"])
             value = [0] * n if value == "zeros" else ["full_attention"] * n if value == "full" else value
             yield f"+{key}={json.dumps(value)}", config | {key: value}
 

@@ -30,12 +30,12 @@ import numpy as np
 import torch
 import transformers
 from gguf import GGMLQuantizationType as QT
-from dialects import DIALECTS, ffn_width, kv_heads, pieces, rope_of, rot_dim
+from dialects import DIALECTS, dialect_of, falcon_factor, ffn_width, kv_heads, pieces, rope_of, rot_dim
 from makers import make_all, write_sidecar
 from more_models import class_of
 from tiny_tokenizer import hf_tokenizer, token_list
 import safetensors.torch
-from transformers import (ApertusConfig, ArceeConfig, Cohere2Config, Cohere2MoeConfig, Ernie4_5Config, Ernie4_5_MoeConfig, Glm4Config, HunYuanDenseV1Config,
+from transformers import (ApertusConfig, ArceeConfig, BambaConfig, FalconH1Config, FalconMambaConfig, JambaConfig, KimiLinearConfig, MambaConfig, RecurrentGemmaConfig, GraniteMoeHybridConfig, NemotronHConfig, Cohere2Config, Cohere2MoeConfig, Ernie4_5Config, Ernie4_5_MoeConfig, Glm4Config, HunYuanDenseV1Config,
                           LagunaConfig, Llama4TextConfig, Ministral3Config, Mistral4Config, MuseGlimmerTextConfig, Qwen2_5_VLTextConfig, Qwen3VLMoeTextConfig, Qwen3VLTextConfig, PhimoeConfig, SolarOpenConfig, Starcoder2Config, DeepseekV2Config, DeepseekV3Config, Exaone4Config, Gemma2Config, Gemma3nTextConfig, Gemma3TextConfig, Gemma4TextConfig, Gemma4UnifiedTextConfig, GemmaConfig, Glm4MoeConfig,
                           Glm4MoeLiteConfig, GptOssConfig, GraniteConfig, GraniteMoeConfig, Lfm2Config, Lfm2MoeConfig, LlamaConfig, Mamba2Config, MiniMaxM2Config, MistralConfig,
                           MixtralConfig, Olmo2Config, Olmo3Config, OlmoeConfig, Phi3Config, Qwen2Config, Qwen2MoeConfig, Qwen3Config,
@@ -43,6 +43,8 @@ from transformers import (ApertusConfig, ArceeConfig, Cohere2Config, Cohere2MoeC
 
 N_GREEDY = 64
 N_CANDIDATES = 96  # prompts tried at once; the prompt with the clearest greedy choices is used
+# transformers 5.24 computes other logits with Bamba's cache than without; RecurrentGemma keeps its states in the module.
+WITHOUT_CACHE = ("bamba", "recurrent_gemma")
 SCORE_BIASES = ("e_score_correction_bias", "expert_bias")
 MIN_MARGIN = 1e-3  # every greedy step must win by more than this
 
@@ -102,6 +104,13 @@ DELTA = dict(full_attention_interval=2, linear_num_key_heads=2, linear_num_value
 DELTA_MOE = DELTA | dict(num_experts=6, num_experts_per_tok=2, moe_intermediate_size=24, shared_expert_intermediate_size=40)
 OLMO3 = {"full_attention": YARN | dict(rope_theta=5e5), "sliding_attention": dict(rope_type="default", rope_theta=5e5)}
 LLLGG = dict(sliding_window=13, sliding_window_pattern="LLLG", layer_types=["sliding_attention"] * 3 + ["full_attention"] * 2)
+LA = ["linear_attention", "full_attention"]
+MULTIPLIERS = dict(embedding_multiplier=1.7, attention_multiplier=0.2, residual_multiplier=0.45, logits_scaling=3.0)
+MAMBA = dict(mamba_n_heads=4, mamba_n_groups=2, mamba_d_state=6, mamba_chunk_size=8)
+NEMOTRON = dict(layer_norm_epsilon=1e-5, mamba_num_heads=4, mamba_head_dim=6, n_groups=2, ssm_state_size=6, chunk_size=8)
+# Powers of two, so that a matrix has 16 bits with its factor and without.
+FALCON = dict(mamba_d_ssm=16, embedding_multiplier=4.0, lm_head_multiplier=0.5, mlp_multipliers=[0.5, 2.0], key_multiplier=0.5, attention_in_multiplier=2.0,
+              attention_out_multiplier=0.5, ssm_multipliers=[0.5, 2.0, 4.0, 0.5, 2.0], ssm_in_multiplier=0.5, ssm_out_multiplier=2.0)
 LFM2 = dict(norm_eps=1e-5, layer_types=["conv", "full_attention", "conv"])
 K_TYPES = {"token_embd*": "Q6_K", "*.0.attn_q*": "Q4_K", "*.0.attn_k*": "Q5_K", "*.0.attn_v*": "Q6_K",
            "*.0.ffn_gate*": "Q2_K", "*.0.ffn_up*": "Q4_K", "*.0.ffn_down*": "Q5_0", "*.1.attn_q*": "Q3_K",
@@ -258,6 +267,31 @@ SPECS = [
          extra=LFM2 | dict(num_experts=3, num_experts_per_tok=2, moe_intermediate_size=8, num_dense_layers=1, conv_L_cache=4)),
     Spec("mamba2", Mamba2Config, 23, 259, F16, dim=16, n_heads=1, n_kv_heads=1, head_dim=8, ffn=0, n_layers=2, gain=1.4, seed=1051, hf="new",
          extra=dict(layer_norm_epsilon=1e-5, num_heads=4, n_groups=2, state_size=6, conv_kernel=4, chunk_size=8)),
+    Spec("mamba", MambaConfig, 17, 259, F16, dim=16, n_heads=1, n_kv_heads=1, head_dim=8, ffn=0, n_layers=2, tied=True, gain=1.4, seed=1058, hf="new",
+         extra=dict(layer_norm_epsilon=1e-5, state_size=6, time_step_rank=3)),
+    Spec("falcon_mamba", FalconMambaConfig, 17, 259, F16, dim=8, n_heads=1, n_kv_heads=1, head_dim=8, ffn=0, n_layers=2, tied=True, gain=1.4, seed=1059, hf="new",
+         extra=dict(layer_norm_epsilon=1e-5, mixer_rms_eps=1e-5, state_size=6, time_step_rank=3)),
+    Spec("jamba", JambaConfig, 17, 259, F16, dim=8, n_heads=2, n_kv_heads=1, ffn=8, n_layers=3, tied=True, seed=1060, hf="new",
+         extra=dict(num_experts=3, num_experts_per_tok=2, attn_layer_period=2, attn_layer_offset=1, expert_layer_period=2, expert_layer_offset=0, mamba_d_state=6,
+                    mamba_dt_rank=3)),
+    Spec("kimi_linear", KimiLinearConfig, 17, 259, F16, dim=8, n_heads=2, n_kv_heads=2, ffn=16, n_layers=2, seed=1061, hf="new",
+         extra=dict(layer_types=LA, mlp_layer_types=["dense", "sparse"], num_local_experts=4, num_experts_per_tok=2, moe_intermediate_size=8,
+                    kv_lora_rank=8, qk_nope_head_dim=8, qk_rope_head_dim=4, v_head_dim=8, linear_head_dim=6, linear_num_heads=2)),
+    Spec("recurrent_gemma", RecurrentGemmaConfig, 17, 259, F16, dict(rope_theta=1e4, partial_rotary_factor=0.5), dim=24, n_heads=2, n_kv_heads=1, ffn=32, n_layers=2,
+         eps=1e-6, tied=True, push=2.0, seed=1062, hf="new", extra=dict(lru_width=16, attention_window_size=9, logits_soft_cap=9.0, block_types=["recurrent", "attention"])),
+    Spec("granite_hybrid", GraniteMoeHybridConfig, 17, 259, F16, dim=16, n_heads=2, n_kv_heads=1, ffn=8, n_layers=2, tied=True, gain=2.0, seed=1052, hf="new",
+         extra=MULTIPLIERS | MAMBA | dict(layer_types=LA, num_local_experts=3, num_experts_per_tok=2, shared_intermediate_size=12)),
+    Spec("granite_hybrid_dense", GraniteMoeHybridConfig, 17, 259, F16, dim=16, n_heads=2, n_kv_heads=1, ffn=24, n_layers=2, tied=True, gain=2.0, seed=1053,
+         extra=MULTIPLIERS | MAMBA | dict(layer_types=LA, num_local_experts=0, num_experts_per_tok=0, shared_intermediate_size=24, position_embedding_type="rope")),
+    Spec("bamba", BambaConfig, 17, 259, F16, dict(rope_theta=1e4), dim=16, n_heads=2, n_kv_heads=1, ffn=24, n_layers=2, tied=True, seed=1054, hf="new",
+         extra=MAMBA | dict(attn_layer_indices=[1])),
+    Spec("nemotron_h", NemotronHConfig, 17, 259, F16, dim=8, n_heads=2, n_kv_heads=1, head_dim=8, ffn=16, n_layers=4, seed=1055, hf="old",
+         extra=NEMOTRON | dict(layers_block_type=["linear_attention", "mlp", "full_attention", "linear_attention"])),
+    Spec("nemotron_h_moe", NemotronHConfig, 17, 259, F16, dim=8, n_heads=2, n_kv_heads=1, head_dim=8, ffn=16, n_layers=4, seed=1056, hf="new",
+         extra=NEMOTRON | dict(layers_block_type=["linear_attention", "moe", "full_attention", "moe"], n_routed_experts=4, num_experts_per_tok=2,
+                               moe_intermediate_size=8, moe_shared_expert_intermediate_size=16, moe_latent_size=8, routed_scaling_factor=1.5)),
+    Spec("falcon_h1", FalconH1Config, 17, 259, F16, dict(rope_theta=1e4), dim=8, n_heads=2, n_kv_heads=1, head_dim=8, ffn=16, n_layers=2, seed=1057, hf="new",
+         extra=MAMBA | FALCON),
 ]
 
 # The gguf package decodes these formats but does not encode them, so their blocks are random bits with float16 scales.
@@ -272,7 +306,7 @@ def other_eps(spec):
 
 def has_key(spec, key):
     if key == "rope_parameters":  # not every config with a rope declares them
-        return DIALECTS[spec.config.model_type].has_attention
+        return DIALECTS[spec.config.model_type].has_attention and spec.config.model_type not in ("nemotron_h", "jamba", "kimi_linear")
     return key in spec.config.__dataclass_fields__
 
 
@@ -344,6 +378,14 @@ PLUS_ONE = (lambda w: w + 1, lambda w: w - 1)
 MINUS_EXP = (lambda w: -np.exp(w.astype(np.float64)).astype(np.float32), None)  # rounded once: exact logarithm
 
 
+def scaled_by(factor):
+    return lambda w: w * factor, lambda w: w / factor
+
+
+def w_is_matrix(name):
+    return name.endswith("weight") and "norm" not in name and "conv1d" not in name
+
+
 def encoded(rng, view, name, spec, mean, std, kept):
     """Fills a view of a parameter with random weights as the file stores them -> (data, type). kept: functions to the
     stored values and back."""
@@ -364,7 +406,7 @@ def encoded(rng, view, name, spec, mean, std, kept):
 
 def fill_weights(model, spec, rng):
     """Draws every weight, leaves its decoded value in the model and returns [(GGUF name, data, type)]."""
-    config, dialect = model.config, DIALECTS[model.config.model_type]
+    config, dialect = model.config, dialect_of(model.config)
     names = gguf.get_tensor_name_map(dialect.arch, spec.n_layers)
     tensors = []
     draw_activations(model, rng)
@@ -376,6 +418,8 @@ def fill_weights(model, spec, rng):
         plus_one = dialect.plus_one and name.endswith("norm.weight") and "linear_attn" not in name and not (
             name == "model.norm.weight" and config.model_type == "muse_glimmer_text")
         kept = PLUS_ONE if plus_one else MINUS_EXP if name.endswith("A_log") else PLAIN
+        if config.model_type == "falcon_h1" and w_is_matrix(name):
+            kept = scaled_by(falcon_factor(config, name, param.shape[0]))
         mean, std = weight_stats(name, param.shape, spec, plus_one)
         w = np.zeros(tuple(param.shape), np.float32)
         views = pieces(config, names, name, w)
@@ -388,8 +432,10 @@ def fill_weights(model, spec, rng):
             data, fmt = encoded(rng, view, gguf_name, spec, mean, std, kept)
             n = view.shape[0] if stacked and view.ndim == 3 else 0
             data = data.reshape(n, -1, data.shape[-1]) if n else data.reshape(view.shape) if stacked else data
+            if "ssm_conv1d_" in gguf_name:
+                data = data.reshape(view.shape)
             if w.ndim == 1:
-                data = data.reshape(view.shape if ".mixer." in name else -1)
+                data = data.reshape(view.shape if ".mixer." in name or ".mamba." in name else -1)
             if parts and parts[-1][0] == gguf_name:  # rows of one tensor
                 data = np.concatenate([parts.pop()[1], data])
             parts.append((gguf_name, data, fmt))
@@ -409,7 +455,7 @@ def joined_streams(tensors):
     return [(name, np.stack(all_data) if stacked else all_data[0], fmt) for name, (all_data, fmt, stacked) in joined.items()]
 
 
-STACKED = ("ffn_gate_up_exps", "ffn_gate_exps", "ffn_up_exps", "ffn_down_exps", "attn_k_b", "attn_v_b")
+STACKED = ("rec_input_gate", "rec_decay_gate", "ffn_gate_up_exps", "ffn_gate_exps", "ffn_up_exps", "ffn_down_exps", "attn_k_b", "attn_v_b")
 
 
 @torch.no_grad()
@@ -440,7 +486,7 @@ def head_norms(config):
 
 
 def rope_tensors(spec, config):
-    if not DIALECTS[config.model_type].has_attention:
+    if not dialect_of(config).has_attention:
         return []
     rope = rope_of(config)
     if rope["rope_type"] == "llama3":
@@ -487,11 +533,11 @@ def add_config(writer, spec, config):
     writer.add_context_length(getattr(config, "max_position_embeddings", 2**20))
     writer.add_embedding_length(config.hidden_size)
     writer.add_block_count(config.num_hidden_layers)
-    if not DIALECTS[config.model_type].has_attention:
+    if not dialect_of(config).has_attention:
         writer.add_feed_forward_length(0)
         writer.add_head_count(0)
         writer.add_layer_norm_rms_eps(spec.eps)
-        return DIALECTS[config.model_type].keys(writer, config)
+        return dialect_of(config).keys(writer, config)
     if spec.ffn:
         writer.add_feed_forward_length(ffn_width(config))
     writer.add_head_count(config.num_attention_heads)
@@ -508,7 +554,7 @@ def add_config(writer, spec, config):
         writer.add_value_length(spec.head_dim)
     if config.model_type == "mistral" and config.sliding_window:
         writer.add_sliding_window(config.sliding_window)
-    DIALECTS[config.model_type].keys(writer, config)
+    dialect_of(config).keys(writer, config)
     if rope["rope_type"] in ("linear", "yarn"):
         writer.add_rope_scaling_type(gguf.RopeScalingType(rope["rope_type"]))
         writer.add_rope_scaling_factor(rope["factor"])
@@ -520,7 +566,7 @@ def add_config(writer, spec, config):
 
 
 def write_gguf(path, spec, config, tensors, more_keys={}):
-    arch = DIALECTS[config.model_type].name
+    arch = dialect_of(config).name
     writer = gguf.GGUFWriter(path, arch)
     for key, value in more_keys.items():
         writer.add_uint32(f"{arch}.{key}", value)
@@ -546,11 +592,12 @@ def greedy_with_margin(model, prompts):
     """prompts [n, n_tokens] -> greedy continuations [n, N_GREEDY] and the smallest lead of first over second [n]."""
     ids, tokens, margins, cache = prompts, [], [], None
     name = "cache" if model._is_stateful else "past_key_values"  # models of states only know the newer name
+    caches = model.config.model_type not in WITHOUT_CACHE
     for _ in range(N_GREEDY):
-        out = model(ids, **{name: cache}, use_cache=True)
-        cache, top = getattr(out, name), out.logits[:, -1].topk(2)
-        ids = top.indices[:, :1]
-        tokens.append(ids)
+        out = model(ids, **{name: cache}, use_cache=True) if caches else model(ids, use_cache=False)
+        cache, top = getattr(out, name, None), out.logits[:, -1].topk(2)
+        tokens.append(top.indices[:, :1])
+        ids = tokens[-1] if caches else torch.cat([ids, tokens[-1]], 1)
         margins.append(top.values[:, 0] - top.values[:, 1])
     return torch.cat(tokens, 1), torch.stack(margins, 1).min(1).values
 
@@ -604,6 +651,16 @@ def old_config(path):
     assert old.rope_parameters == new.rope_parameters and old.dtype == new.dtype
 
 
+def old_nemotron(path):
+    """Rewrites a config.json of Nemotron-H as its first checkpoints have it, and checks that transformers reads the same layers."""
+    keys = json.loads(path.read_text())
+    pattern = "".join({"linear_attention": "M", "full_attention": "*", "mlp": "-"}[kind] for kind in keys.pop("layers_block_type"))
+    keys = {k: v for k, v in keys.items() if "moe" not in k and "expert" not in k and "mtp" not in k and k not in ("n_group", "topk_group", "norm_topk_prob")}
+    keys |= {"hybrid_override_pattern": pattern, "num_hidden_layers": len(pattern)}
+    path.write_text(json.dumps(keys, indent=2, sort_keys=True) + "\n")
+    assert transformers.AutoConfig.from_pretrained(path.parent).hybrid_override_pattern == pattern
+
+
 @torch.inference_mode()
 def write_hf(folder, spec, model, tokens, logits):
     folder.mkdir(parents=True, exist_ok=True)
@@ -611,7 +668,7 @@ def write_hf(folder, spec, model, tokens, logits):
         file.unlink()
     dtype = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}[spec.types["*"]]
     routers = (".gate.weight", ".router.weight", ".router.proj.weight", "shared_expert_gate.weight", "prediction_coefs.weight", "correction_coefs.weight")
-    state = {k: v.to(dtype) if v.dim() > 1 and not k.endswith(("bias", "conv1d.weight", "conv.conv.weight", *routers)) else v for k, v in model.state_dict().items()
+    state = {k: v.to(dtype) if v.dim() > 1 and not k.endswith(("bias", "A_log", "conv1d.weight", "conv_1d.weight", "conv.conv.weight", *routers)) else v for k, v in model.state_dict().items()
              if not (spec.tied and k == "lm_head.weight")}
     model.config.dtype = dtype
     model.generation_config = getattr(model, "generation_config", None) or transformers.GenerationConfig()
@@ -621,7 +678,7 @@ def write_hf(folder, spec, model, tokens, logits):
         safetensors.torch.save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
     hf_tokenizer(spec.vocab).save_pretrained(folder)
     if spec.hf == "old":
-        old_config(folder / "config.json")
+        (old_nemotron if spec.config is NemotronHConfig else old_config)(folder / "config.json")
     for file in folder.iterdir():
         file.chmod(0o644)
     again = type(model).from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
@@ -639,7 +696,7 @@ def make_golden(spec, seed, out):
     if spec.types == {"*": "Q8_0"} and "num_experts" not in spec.extra:
         np.save(out / f"{spec.name}.int8.npy", int8_logits(model, tokens))
     sidecar = {
-        "name": spec.name, "file": f"{spec.name}.gguf", "arch": DIALECTS[model.config.model_type].name,
+        "name": spec.name, "file": f"{spec.name}.gguf", "arch": dialect_of(model.config).name,
         "types": spec.types, **({"n_ctx": spec.n_ctx} if spec.n_ctx else {}), "logits": f"{spec.name}.npy", "tokens": tokens, "greedy": greedy,
         "greedy_margin": round(margin, 5), "seed": seed, "torch": torch.__version__.split("+")[0],
         "transformers": transformers.__version__, "gguf": version("gguf"), "numpy": np.__version__}

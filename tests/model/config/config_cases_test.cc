@@ -24,6 +24,8 @@ const std::set<std::string> kSizes = {"num_hidden_layers", "hidden_size", "num_a
 const std::set<std::string> kOtherwise = {
     "deepseek3: -num_experts_per_tok",  // more than the chosen groups have
     "olmoe: +clip_qkv=0.1", "glm4_moe: -attention_bias", "glm4_moe: -use_qk_norm",
+    "granite_hybrid: 0mamba_conv_bias", "bamba: 0mamba_conv_bias", "falcon_h1: 0mamba_conv_bias",
+    "nemotron_h_moe: -moe_latent_size", "nemotron_h_moe: 0moe_latent_size",
     "cohere2_moe: -num_shared_experts", "gemma4_moe: -enable_moe_block", "ernie4_5_moe: +num_experts_per_tok=1",
     // The list of single layers then belongs to layers of another type.
     "gemma4_dense: -layer_types", "gemma4_dense: 0layer_types", "gemma4_moe: -layer_types", "gemma4_moe: 0layer_types"};

@@ -11,6 +11,8 @@
 #include "io/gguf/writer.h"
 #include "model/config/kind.h"
 #include "model/hf_models.h"
+#include "model/layers/kda.h"
+#include "model/layers/mamba1.h"
 #include "model/layers/mamba2.h"
 #include "model/layers/short_conv.h"
 
@@ -105,6 +107,158 @@ TEST(Mamba2Config, KeysOfDirectories) {
       EXPECT_THAT(with(key, value), HasSubstr(key)) << value;
 }
 
+std::string kinds_of(const Config& c) {
+  std::string names;
+  for (int i = 0; i < c.n_layers; ++i)
+    for (const LayerPart& part : c.layer(i).parts) names += std::string(names.empty() ? "" : " ") + part.kind->name;
+  return names;
+}
+
+TEST(GraniteHybridConfig, KeysOfDirectories) {
+  const HfCopy copy("granite_hybrid");
+  const auto with = [&](const char* key, const Json& value, Config* c = nullptr) {
+    return hf_complaint(copy, [&](Json& json) { json[key] = value; }, c);
+  };
+  Config c;
+  ASSERT_EQ(with("layer_types", {"mamba", "attention"}, &c), "");  // names of published models
+  EXPECT_EQ(kinds_of(c), "mamba2 experts attention experts");
+  EXPECT_EQ(c.layer(1).rope, LayerRope::kNone);
+  ASSERT_EQ(with("position_embedding_type", "rope", &c), "");
+  EXPECT_EQ(c.layer(1).rope, LayerRope::kMain);
+  ASSERT_EQ(with("num_local_experts", 0, &c), "");
+  EXPECT_EQ(kinds_of(c), "mamba2 feed_forward attention feed_forward");
+  EXPECT_EQ(c.ffn_dim, 12);  // shared_intermediate_size
+  EXPECT_THAT(with("layer_types", {"mamba"}), HasSubstr("1 elements for 2 layers"));
+  EXPECT_THAT(with("layer_types", {"mamba", "mlp"}), HasSubstr("layers of type 'mlp' are not supported"));
+  EXPECT_THAT(with("position_embedding_type", "alibi"), HasSubstr("supported are absolute, rope and nope"));
+  EXPECT_THAT(with("mamba_proj_bias", true), HasSubstr("'mamba_proj_bias': is true"));
+  EXPECT_THAT(with("mamba_d_head", 7), HasSubstr("4 heads of 7 columns are not the 32 columns"));
+}
+
+TEST(BambaConfig, KeysOfDirectories) {
+  const HfCopy copy("bamba");
+  const auto with = [&](const char* key, const Json& value, Config* c = nullptr) {
+    return hf_complaint(copy, [&](Json& json) { json[key] = value; }, c);
+  };
+  Config c;
+  ASSERT_EQ(with("attn_layer_indices", {0}, &c), "");
+  EXPECT_EQ(layers_with_states(c), "as");
+  EXPECT_EQ(c.rot_dim, 4);
+  EXPECT_THAT(with("attn_layer_indices", {2}), HasSubstr("attn_layer_indices"));
+}
+
+TEST(NemotronHConfig, KeysOfDirectories) {
+  const HfCopy copy("nemotron_h");
+  const auto with = [&](const char* key, const Json& value, Config* c = nullptr) {
+    return hf_complaint(copy, [&](Json& json) { json[key] = value; }, c);
+  };
+  Config c;
+  ASSERT_EQ(with("hybrid_override_pattern", "*M-M", &c), "");
+  EXPECT_EQ(kinds_of(c), "attention mamba2 feed_forward mamba2");
+  EXPECT_STREQ(c.arch->gguf_name, "nemotron_h");
+  EXPECT_THAT(with("hybrid_override_pattern", "M-*X"), HasSubstr("'X' of layer 3 is not supported: supported are M"));
+  EXPECT_THAT(with("hybrid_override_pattern", "M-*"), HasSubstr("3 elements for 4 layers"));
+  EXPECT_THAT(with("hybrid_override_pattern", std::string(2000, 'M')), HasSubstr("at most 1024 are supported"));
+  EXPECT_THAT(hf_complaint(copy, [](Json& json) { json.erase("hybrid_override_pattern"); }),
+              HasSubstr("layers_block_type"));
+  EXPECT_THAT(with("mamba_head_dim", 0), HasSubstr("mamba_head_dim"));
+
+  const HfCopy experts("nemotron_h_moe");
+  const auto listed = [&](const Json& types, Config* config = nullptr) {
+    return hf_complaint(experts, [&](Json& json) { json["layers_block_type"] = types; }, config);
+  };
+  ASSERT_EQ(listed({"moe", "mlp", "mamba"}, &c), "");
+  EXPECT_EQ(kinds_of(c), "experts feed_forward mamba2");
+  EXPECT_STREQ(c.arch->gguf_name, "nemotron_h_moe");
+  EXPECT_THAT(listed({"moe", "conv"}), HasSubstr("models of type 'nemotron_h' have no conv"));
+}
+
+TEST(FalconH1Config, RefusesKeysOfDirectories) {
+  const HfCopy copy("falcon_h1");
+  const auto with = [&](const char* key, const Json& value) {
+    return hf_complaint(copy, [&](Json& json) { json[key] = value; });
+  };
+  for (const char* key : {"attention_bias", "mlp_bias", "projectors_bias", "mamba_proj_bias"})
+    EXPECT_THAT(with(key, true), HasSubstr(std::string("'") + key + "': is true")) << key;
+  EXPECT_THAT(with("mlp_multipliers", {1}), HasSubstr("1 numbers: expected 2"));
+  EXPECT_THAT(with("ssm_multipliers", {1, 2, 3, 4, 5, 6}), HasSubstr("6 numbers: expected 5"));
+  EXPECT_THAT(with("ssm_multipliers", {1, 2, 3, 4, 0}), HasSubstr("ssm_multipliers"));
+  EXPECT_THAT(with("ssm_in_multiplier", -1), HasSubstr("ssm_in_multiplier"));
+  const auto norms = [](Json& json) { json["mamba_rms_norm"] = json["mamba_norm_before_gate"] = true; };
+  EXPECT_THAT(hf_complaint(copy, norms), HasSubstr("mamba_norm_before_gate"));
+}
+
+TEST(Mamba1Config, KeysOfDirectories) {
+  const HfCopy copy("mamba");
+  const auto with = [&](const char* key, const Json& value, Config* c = nullptr) {
+    return hf_complaint(copy, [&](Json& json) { json[key] = value; }, c);
+  };
+  Config c;
+  ASSERT_EQ(with("time_step_rank", "auto", &c), "");
+  EXPECT_EQ(c.part<Mamba1Config>().dt_rank, 1);  // 16 columns / 16, rounded up
+  EXPECT_EQ(c.part<Mamba1Config>().inner, 32);
+  EXPECT_FALSE(c.part<Mamba1Config>().has_norms);
+  EXPECT_THAT(with("use_bias", true), HasSubstr("'use_bias': is true, which is not supported"));
+  for (const char* key : {"state_size", "conv_kernel", "expand", "time_step_rank"})
+    for (const Json& value : {Json(0), Json(1 << 30), Json(-1)})
+      EXPECT_THAT(with(key, value), HasSubstr(key)) << value;
+}
+
+TEST(JambaConfig, KeysOfDirectories) {
+  const HfCopy copy("jamba");
+  const auto with = [&](const char* key, const Json& value, Config* c = nullptr) {
+    return hf_complaint(copy, [&](Json& json) { json[key] = value; }, c);
+  };
+  Config c;
+  ASSERT_EQ(with("attn_layer_offset", 0, &c), "");
+  EXPECT_EQ(kinds_of(c), "attention experts mamba1 feed_forward attention experts");
+  EXPECT_EQ(c.layer(0).rope, LayerRope::kNone);
+  ASSERT_EQ(with("num_experts", 1, &c), "");
+  EXPECT_EQ(kinds_of(c), "mamba1 feed_forward attention feed_forward mamba1 feed_forward");
+  for (const char* key : {"attn_layer_period", "attn_layer_offset", "expert_layer_period", "expert_layer_offset"})
+    for (const Json& value : {Json(-1), Json(1 << 20), Json("2")})
+      EXPECT_THAT(with(key, value), HasSubstr(key)) << value;
+}
+
+TEST(KimiLinearConfig, KeysOfDirectories) {
+  const HfCopy copy("kimi_linear");
+  Config c;
+  const auto published = [](Json& json) {
+    json.erase("layer_types"), json.erase("mlp_layer_types"), json["first_k_dense_replace"] = 1;
+    json["linear_attn_config"] = {{"full_attn_layers", {1}}, {"kda_layers", {2}}, {"head_dim", 6}, {"num_heads", 2},
+                                  {"short_conv_kernel_size", 4}};
+  };
+  ASSERT_EQ(hf_complaint(copy, published, &c), "");
+  EXPECT_EQ(kinds_of(c), "latent_attention feed_forward kda experts");
+  EXPECT_EQ(c.layer(0).rope, LayerRope::kNone);
+  EXPECT_EQ(c.part<KdaConfig>().head_dim, 6);
+  const auto with = [&](const char* key, const Json& value) {
+    return hf_complaint(copy, [&](Json& json) { published(json), json["linear_attn_config"][key] = value; });
+  };
+  EXPECT_THAT(with("full_attn_layers", {0}), HasSubstr("full_attn_layers"));  // counted from 1
+  EXPECT_THAT(with("full_attn_layers", {3}), HasSubstr("full_attn_layers"));
+  EXPECT_THAT(with("head_dim", 1 << 20), HasSubstr("head_dim"));
+  EXPECT_THAT(with("num_heads", "2"), HasSubstr("num_heads"));
+  EXPECT_THAT(with("short_conv_kernel_size", 1), HasSubstr("short_conv_kernel_size"));
+}
+
+TEST(RecurrentGemmaConfig, KeysOfDirectories) {
+  const HfCopy copy("recurrent_gemma");
+  const auto with = [&](const char* key, const Json& value, Config* c = nullptr) {
+    return hf_complaint(copy, [&](Json& json) { json[key] = value; }, c);
+  };
+  Config c;
+  ASSERT_EQ(with("block_types", {"attention", "recurrent", "recurrent"}, &c), "");
+  EXPECT_EQ(kinds_of(c), "attention feed_forward rg_lru feed_forward");
+  EXPECT_EQ(c.ffn_dim, 16);                // the file counts gate and up
+  EXPECT_EQ(c.embedding_scale, 4.90625f);  // the root of 24, as bf16
+  EXPECT_THAT(with("block_types", {"attention", "mlp"}), HasSubstr("'mlp' is not supported: supported are recurrent"));
+  EXPECT_THAT(with("block_types", Json::array()), HasSubstr("block_types"));
+  EXPECT_THAT(with("lru_width", 15), HasSubstr("15 is not a multiple of num_attention_heads 2"));
+  EXPECT_THAT(with("intermediate_size", 33), HasSubstr("33 is not an even number"));
+  EXPECT_THAT(with("conv1d_width", 17), HasSubstr("conv1d_width"));
+}
+
 // Python's json module writes an infinite limit as the word Infinity.
 TEST(Mamba2Config, ReadsInfinity) {
   const HfCopy copy("mamba2");
@@ -151,6 +305,27 @@ TEST(ShortConvConfig, KeysOfGguf) {
   auto wide = numbers;
   wide["shortconv.l_cache"] = 17;
   EXPECT_THAT(gguf_complaint("lfm2", wide, heads({0, 2, 0})), HasSubstr("17 is out of range: expected 2 to 16"));
+}
+
+// Layers of one part: heads of keys mark attention, columns of a feed-forward mark feed-forwards or experts.
+TEST(NemotronHConfig, KeysOfGguf) {
+  const std::map<std::string, uint32_t> numbers = {
+      {"block_count", 3},        {"context_length", 128}, {"embedding_length", 64},   {"attention.head_count", 4},
+      {"attention.key_length", 16}, {"ssm.conv_kernel", 4},  {"ssm.inner_size", 128}, {"ssm.state_size", 16},
+      {"ssm.time_step_rank", 8}, {"ssm.group_count", 2}};
+  const auto lists = [](std::vector<uint32_t> heads, std::vector<uint32_t> columns) {
+    return [=](GgufWriter& w) {
+      w.set("nemotron_h.attention.head_count_kv", heads);
+      w.set("nemotron_h.feed_forward_length", columns);
+    };
+  };
+  Config c;
+  ASSERT_EQ(gguf_complaint("nemotron_h", numbers, lists({0, 2, 0}, {96, 0, 0}), &c), "");
+  EXPECT_EQ(kinds_of(c), "feed_forward attention mamba2");
+  EXPECT_EQ(c.ffn_dim, 96);
+  EXPECT_EQ(c.layer(1).rope, LayerRope::kNone);
+  EXPECT_THAT(gguf_complaint("nemotron_h", numbers, lists({0, 2}, {96, 0, 0})), HasSubstr("head_count_kv"));
+  EXPECT_THAT(gguf_complaint("nemotron_h", numbers, lists({0, 2, 0}, {96, 0})), HasSubstr("feed_forward_length"));
 }
 
 TEST(Mamba2Config, KeysOfGguf) {

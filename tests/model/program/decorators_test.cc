@@ -72,14 +72,18 @@ void expect_all_ops(const std::map<std::string, int>& ops, const Config& c, int 
   int n_apart = 0;  // layers whose keys another op writes, or no op
   for (int i = 0; i < c.n_layers; ++i) n_experts += has_experts(c.layer(i));
   for (int i = 0; i < c.n_layers; ++i) n_apart += c.layer(i).kv_layer >= 0;
-  const int n_recurrent = c.n_recurrent_layers(), n_attention = c.n_layers - n_recurrent;
+  const int n_recurrent = c.n_recurrent_layers(),
+            n_attention = layers_with("attention") + layers_with("latent_attention");
   const bool has_inputs = c.part<LayerInputsConfig>().width > 0;
   EXPECT_EQ(count("embed"), n_steps * (has_inputs ? 2 : 1));
   EXPECT_EQ(count("rope_angles"), n_attention == 0 ? 0 : n_steps * (c.local_theta > 0 ? 2 : 1));
   EXPECT_EQ(count("attention"), n_steps * n_attention);
-  EXPECT_EQ(count("short_conv"), n_steps * n_recurrent);
+  EXPECT_EQ(count("short_conv"), n_steps * (n_recurrent + 2 * layers_with("kda")));
+  EXPECT_EQ(count("rg_lru"), n_steps * layers_with("rg_lru"));
+  EXPECT_EQ(count("rank_one_rule"), n_steps * layers_with("kda"));
   EXPECT_EQ(count("delta_rule"), n_steps * layers_with("delta_net"));
   EXPECT_EQ(count("ssm_scan"), n_steps * layers_with("mamba2"));
+  EXPECT_EQ(count("selective_scan"), n_steps * layers_with("mamba1"));
   EXPECT_EQ(count("kv_write") + count("qkv"), n_steps * (n_attention - n_apart));
   EXPECT_EQ(count("gather_rows"), n_steps);
   EXPECT_GE(count("moe") + count("moe_combine"), n_steps * n_experts);

@@ -1,0 +1,105 @@
+// The tests of recurrent layers: random numbers, the steps of some sequences, and the backends of all instruction sets
+// and of the GPU.
+#pragma once
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/isa.h"
+#include "backend/cuda/create_cuda.h"
+#include "backend/ref/ref_backend.h"
+#include "base/error.h"
+#include "test_seed.h"
+
+namespace ingot {
+
+class LayerRandom {
+ public:
+  explicit LayerRandom(uint64_t seed) : engine_(seed) {}
+  int integer(int low, int high) { return std::uniform_int_distribution(low, high)(engine_); }
+  std::vector<float> normal(int64_t n, float mean, float deviation) {
+    std::normal_distribution<float> draw(mean, deviation);
+    std::vector<float> values(static_cast<size_t>(n));
+    for (float& v : values) v = draw(engine_);
+    return values;
+  }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+inline Tensor upload(Backend& backend, int64_t rows, int64_t cols, const std::vector<float>& values) {
+  const Tensor t = backend.alloc(DType::kF32, rows, cols);
+  backend.upload(t, values.data());
+  return t;
+}
+
+inline std::vector<float> values_of(Backend& backend, const Tensor& t) {
+  std::vector<float> values(static_cast<size_t>(t.rows * t.cols));
+  backend.download(values.data(), t);
+  return values;
+}
+
+struct Steps {
+  std::vector<int32_t> positions, q_start, kv_len, state_in, state_out, tokens;
+  // n tokens of each sequence after `past` tokens.
+  void add(int past, int n, int in, int out) {
+    if (q_start.empty()) q_start.push_back(0);
+    for (int i = 0; i < n; ++i) positions.push_back(past + i);
+    q_start.push_back(static_cast<int32_t>(positions.size()));
+    kv_len.push_back(past + n);
+    state_in.push_back(past == 0 ? -1 : in);
+    state_out.push_back(out);
+    tokens.assign(positions.size(), 0);
+  }
+  Batch batch() const {
+    return {.tokens = tokens,
+            .positions = positions,
+            .q_start = q_start,
+            .kv_len = kv_len,
+            .state_in = state_in,
+            .state_out = state_out};
+  }
+};
+
+// Sums over the state have rounding errors in proportion to their terms.
+inline void expect_close_rows(const std::vector<float>& got, const std::vector<float>& want, int64_t width) {
+  ASSERT_EQ(got.size(), want.size());
+  for (size_t row = 0; row < got.size(); row += static_cast<size_t>(width)) {
+    double squares = 0, errors = 0;
+    for (size_t i = row; i < row + static_cast<size_t>(width); ++i)
+      squares += double{want[i]} * want[i], errors += std::pow(double{got[i]} - want[i], 2);
+    ASSERT_LE(std::sqrt(errors), 2e-5 * (1e-3 + std::sqrt(squares))) << "token " << row / static_cast<size_t>(width);
+  }
+}
+
+// The backend of an instruction set, or of "cuda"; null if there is none.
+inline std::unique_ptr<Backend> backend_named(const std::string& name) {
+  if (name != "cuda") return create_cpu_backend({.n_threads = 2, .isa = name});
+  try {
+    return create_cuda_backend({.device = "cuda"});
+  } catch (const UsageError&) {
+    return nullptr;
+  }
+}
+
+class RecurrenceRig : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    if (!backend_) GTEST_SKIP() << "no GPU";
+  }
+  const uint64_t seed_ = test_seed();
+  testing::ScopedTrace trace_{__FILE__, __LINE__, "seed " + std::to_string(seed_)};
+  LayerRandom random_{seed_};
+  std::unique_ptr<Backend> backend_ = backend_named(GetParam()), ref_ = create_ref_backend();
+};
+
+inline std::vector<std::string> instruction_sets() {
+  std::vector<std::string> names;
+  for (const cpu::Kernels* kernels : cpu::available_kernels()) names.emplace_back(kernels->isa);
+  return names;
+}
+
+}  // namespace ingot
