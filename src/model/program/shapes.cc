@@ -16,7 +16,11 @@
 #include "model/config/rope_sections.h"
 #include "model/files/quant_mix.h"
 #include "model/layers/delta_net.h"
+#include "model/layers/kda.h"
 #include "model/layers/latent_attention.h"
+#include "model/layers/mamba1.h"
+#include "model/layers/mamba2.h"
+#include "model/layers/rg_lru.h"
 #include "quant/fill.h"
 
 namespace ingot {
@@ -48,6 +52,36 @@ void set_delta(Config& c) {
                           .conv_width = 4,
                           .tiled = true});
   c.parts.set(RopeSections{.sizes = {11, 11, 10}});  // of images
+}
+
+// The layers with attention; the others have the mixer that keeps states.
+void mark_attention(Config& c, const std::function<bool(int)>& has_attention, int n_dense = 0) {
+  for (int i = 0; i < c.n_layers; ++i) {
+    if (static_cast<int>(c.layers.size()) == i) c.layers.emplace_back();
+    c.layers[i].parts = arch_parts(*c.arch, i, c.experts.n > 0 && i >= n_dense);
+    set_mixer(c.layers[i], has_attention(i) ? *kv_mixer(*c.arch) : *state_mixer(*c.arch));
+    if (c.arch->rope_opt_in || c.arch->no_rope_period == 1) c.layers[i].rope = LayerRope::kNone;
+  }
+}
+void set_mamba1(Config& c) {
+  c.parts.set(Mamba1Config{.inner = 2 * c.dim, .state_dim = 16, .dt_rank = c.dim / 16, .conv_width = 4});
+}
+template <int n_heads>
+void set_mamba2(Config& c) {
+  c.parts.set(Mamba2Config{.n_heads = n_heads, .head_dim = 64, .state_dim = 128, .conv_width = 4});
+}
+void set_granite_hybrid(Config& c) {
+  set_mamba2<48>(c);
+  mark_attention(c, [](int i) { return i % 10 == 5; });
+}
+void set_kimi_linear(Config& c) {
+  c.parts.set(KdaConfig{.n_heads = 32, .head_dim = 128, .conv_width = 4});
+  set_lite_latents(c);
+  mark_attention(c, [&c](int i) { return i % 4 == 3 || i + 1 == c.n_layers; }, 1);
+}
+void set_recurrent_gemma(Config& c) {
+  c.parts.set(RgLruConfig{.n_heads = 10, .head_dim = c.dim / 10, .conv_width = 4});
+  mark_attention(c, [](int i) { return i % 3 == 2; });
 }
 
 // Gemma 4: heads of 256 in layers with a window, and of 512 in the others, a quarter of whose pairs rotates. The last
@@ -85,6 +119,14 @@ constexpr Shape kShapes[] = {
     {"glm-4.7-flash", "deepseek2", 47, 2048, 20, 1, 576, 10240, 154880, 202752, 1e6f, 1e-5f,
      {.n = 64, .n_used = 4, .ffn_dim = 1536, .shared_dim = 1536, .scoring = Scoring::kSigmoid, .normalize = true, .scale = 1.8f},
      0, 1, set_flash_latents},
+    {"mamba-2.8b", "mamba", 64, 2560, 1, 1, 1, 1, 50280, 1 << 20, 1e4f, 1e-5f, {}, 0, 0, set_mamba1},
+    {"mamba2-2.7b", "mamba2", 64, 2560, 1, 1, 1, 1, 50288, 1 << 20, 1e4f, 1e-5f, {}, 0, 0, set_mamba2<80>},
+    {"granite-4.0-h-tiny", "granitehybrid", 40, 1536, 12, 4, 128, 512, 100352, 131072, 1e4f, 1e-5f,
+     {.n = 64, .n_used = 6, .ffn_dim = 512, .shared_dim = 1024, .normalize = true}, 0, 0, set_granite_hybrid},
+    {"kimi-linear-48b-a3b", "kimi-linear", 27, 2304, 32, 1, 576, 9216, 163840, 1 << 20, 1e4f, 1e-5f,
+     {.n = 256, .n_used = 8, .ffn_dim = 1024, .shared_dim = 1024, .scoring = Scoring::kSigmoid, .normalize = true, .scale = 2.446f},
+     0, 1, set_kimi_linear},
+    {"recurrentgemma-2b", "recurrentgemma", 26, 2560, 10, 1, 256, 7680, 256000, 8192, 1e4f, 1e-6f, {}, 2048, 0, set_recurrent_gemma},
     {"llama-3.1-70b", "llama", 80, 8192, 64, 8, 128, 28672, 128256, 131072, 5e5f, 1e-5f},
 };
 
@@ -146,12 +188,12 @@ class DummySource final : public WeightSource {
 
   bool find(const std::string& name, int64_t n_out, int64_t n_in, HostTensor& out) override {
     if (!find_shape(name, n_out, n_in, out)) return false;
-    const bool is_vector = n_out == 1;
+    const bool is_vector = n_out == 1 || negative_.contains(name);
     const Format format = out.format;
     uint8_t* bytes = buffers_.emplace_back(buffer_of(static_cast<size_t>(n_out) * row_bytes(format, n_in))).bytes.get();
     out.data = bytes;
     if (is_vector) {
-      std::fill_n(reinterpret_cast<float*>(bytes), n_in,
+      std::fill_n(reinterpret_cast<float*>(bytes), n_out * n_in,
                   name.ends_with(".bias") ? 0.01f : negative_.contains(name) ? -1.0f : 1.0f);
     } else {
       fill_on_all_cores(pool_, format, seed_ + std::hash<std::string>()(name), bytes,
@@ -283,7 +325,7 @@ Config config_of_shape(const std::string& name) {
     if (s.window > 0) c.local_theta = c.arch->local_theta;
     c.layers = layers_of(s, *c.arch);
     if (s.set_parts != nullptr) s.set_parts(c);
-    if (c.n_recurrent_layers() > 0) c.rot_dim = c.head_dim / 4;
+    if (c.n_recurrent_layers() > 0) c.rot_dim = std::max(c.head_dim / 4, 2);
     if (const int rope_dim = c.part<LatentConfig>().rope_dim; rope_dim > 0) c.rot_dim = rope_dim;
     return c;
   }

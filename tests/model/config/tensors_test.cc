@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backend/blocks/attention.h"
@@ -23,10 +24,19 @@
 namespace ingot {
 namespace {
 
+// Whether the kinds of every layer divide themselves: each rank computes the scans of state models whole.
+bool is_divided(const Config& c) {
+  for (int layer = 0; layer < c.n_layers; ++layer)
+    for (const PartKind* kind : parts_of(c, layer))
+      if (!kind->rows().matrices.empty() && kind->divide == nullptr) return false;
+  return true;
+}
+
 std::vector<Config> all_shapes() {
   std::vector<Config> configs;
   std::istringstream names(shape_names());
-  for (std::string name; std::getline(names >> std::ws, name, ',');) configs.push_back(config_of_shape(name));
+  for (std::string name; std::getline(names >> std::ws, name, ',');)
+    if (Config c = config_of_shape(name); is_divided(c)) configs.push_back(std::move(c));
   return configs;
 }
 
