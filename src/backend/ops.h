@@ -173,7 +173,7 @@ struct ShortConvArgs {
 
 // The gated delta rule (arXiv:2412.06464, with the heads of Qwen3-Next). Each value head has a state matrix S. For each
 // token:
-//   S = exp(decay softplus(alpha + dt)) S;  S += k^T (sigmoid(beta) (v - k S));  y = q S
+//   S = exp(decay softplus(alpha + dt)) S;  S += k^T (share sigmoid(beta) (v - k S));  y = q S
 // where q and k are scaled to length 1, and q is then divided by sqrt(key_dim).
 struct DeltaRuleArgs {
   Tensor y;             // out: [n_tokens, n_heads * value_dim], contiguous
@@ -182,6 +182,7 @@ struct DeltaRuleArgs {
   Tensor decay, dt;     // [1, n_heads]; decay is negative
   int n_key_heads = 0;  // each serves n_heads / n_key_heads value heads
   bool tiled = false;   // value head h uses key head h % n_key_heads; false: h / (n_heads / n_key_heads)
+  float share = 1;
   StateCache* states = nullptr;
   int buffer = 0;  // of the states: n_heads matrices [key_dim, value_dim]
 };

@@ -13,6 +13,7 @@ struct Layer {
   int n_slots = 0, n_channels = 0, conv_width = 0, n_heads = 0, key_dim = 0, value_dim = 0;
   int n_key_heads = 1;
   bool tiled = false;
+  float share = 1;
   std::vector<float> weight, decay, dt;
 
   Layer(LayerRandom& random, int slots, int dim = 0 /* any */) : n_slots(slots) {
@@ -23,6 +24,7 @@ struct Layer {
     value_dim = dim > 0 ? dim : random.integer(1, 70);
     n_channels = 2 * n_key_heads * key_dim + n_heads * value_dim;
     tiled = random.integer(0, 1) == 1;
+    share = static_cast<float>(random.integer(1, 2));
     weight = random.normal(int64_t{n_channels} * conv_width, 0, 0.5f);
     decay = random.normal(n_heads, 0, 1);
     for (float& d : decay) d = -std::exp(d);
@@ -65,6 +67,7 @@ std::vector<float> run(Backend& backend, StateCache& states, const Layer& l, con
                       .dt = upload(backend, 1, s.n_heads, l.dt),
                       .n_key_heads = l.n_key_heads,
                       .tiled = l.tiled,
+                      .share = l.share,
                       .states = &states,
                       .buffer = Layer::first_state(layer) + 1});
   return values_of(backend, y);

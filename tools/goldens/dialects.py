@@ -18,7 +18,8 @@ from gguf import MODEL_ARCH as A
 def rope_of(config):
     """The rope parameters of layers without a window. Models without rope have the defaults in their files."""
     parameters = getattr(config, "rope_parameters", None) or {"rope_type": "default", "rope_theta": 10000.0}
-    return parameters.get("full_attention", parameters)
+    parameters = parameters.get("full_attention", parameters)
+    return parameters | {"rope_theta": parameters["rope_theta"] or 10000.0}
 
 
 def rot_dim(config):
@@ -187,6 +188,18 @@ def recurrent_gemma_keys(writer, config):
     writer.add_uint32("recurrentgemma.rec.head_count", config.num_attention_heads)
     writer.add_uint32("recurrentgemma.rec.width", config.lru_width)
     writer.add_final_logit_softcapping(config.logits_soft_cap)
+
+
+def olmo_hybrid_keys(writer, config):
+    vocab_keys(writer, config)
+    rope_keys(writer, config)
+    writer.add_ssm_conv_kernel(config.linear_conv_kernel_dim)
+    writer.add_ssm_state_size(config.linear_key_head_dim)
+    writer.add_ssm_group_count(config.linear_num_key_heads)
+    writer.add_ssm_time_step_rank(config.linear_num_value_heads)
+    writer.add_ssm_inner_size(config.linear_num_value_heads * config.linear_value_head_dim)
+    writer.add_float32("olmo-hybrid.ssm.beta_scale", 2.0 if config.linear_allow_neg_eigval else 1.0)
+    writer.add_rope_scaling_finetuned(config.rope_parameters["rope_theta"] is not None)
 
 
 def mamba1_keys(writer, config):
@@ -479,6 +492,7 @@ DIALECTS = {
     "deepseek_v3": Dialect(A.DEEPSEEK2, keys=deepseek_keys),
     "glm4_moe_lite": Dialect(A.DEEPSEEK2, keys=deepseek_keys),
     "olmo3": Dialect(A.OLMO2, keys=listed_window_keys),
+    "olmo_hybrid": Dialect(A.OLMO2, keys=olmo_hybrid_keys, lists_kv_heads=True, own_name="olmo-hybrid"),
     "olmoe": Dialect(A.OLMOE, keys=expert_keys),
     "seed_oss": Dialect(A.SEED_OSS),
     "exaone4": Dialect(A.EXAONE4, keys=both(listed_window_keys, vocab_keys)),
@@ -608,6 +622,21 @@ def kda_pieces(layer, name, w):
     return [(f"blk.{layer}.{KDA_NAMES[name]}", w.reshape(-1, 1) if name.endswith("A_log") else w)]
 
 
+OLMO_NAMES = {"q_proj": "attn_q", "k_proj": "attn_k", "v_proj": "attn_v", "g_proj": "attn_gate", "a_proj": "ssm_alpha", "b_proj": "ssm_beta", "o_proj": "ssm_out",
+              "o_norm": "ssm_norm"}
+
+
+def olmo_hybrid_pieces(config, layer, name, w):
+    """The GGUF tensors of an OLMo hybrid's delta net, which llama.cpp does not know; the result is as that of pieces()."""
+    if name == "conv1d.weight":
+        keys = config.linear_num_key_heads * config.linear_key_head_dim
+        parts = np.split(w.reshape(w.shape[0], -1), [keys, 2 * keys])
+        return [(f"blk.{layer}.ssm_conv1d_{part}.weight", rows) for part, rows in zip("qkv", parts)]
+    if name in ("A_log", "dt_bias"):
+        return [(f"blk.{layer}." + ("ssm_a" if name == "A_log" else "ssm_dt.bias"), w)]
+    return [(f"blk.{layer}.{OLMO_NAMES[name.removesuffix('.weight')]}.weight", w)]
+
+
 RECURRENT_NAMES = {"linear_y": "rec_y", "linear_x": "rec_x", "linear_out": "rec_out", "conv_1d": "ssm_conv1d", "q_proj": "attn_q", "k_proj": "attn_k", "v_proj": "attn_v",
                    "o_proj": "attn_output", "gate_proj": "ffn_gate", "up_proj": "ffn_up", "down_proj": "ffn_down", "temporal_pre_norm": "attn_norm",
                    "channel_pre_norm": "ffn_norm"}
@@ -641,6 +670,11 @@ def pieces(config, names, name, w):
         heads = w.reshape(config.num_attention_heads, -1, config.kv_lora_rank)
         k, v = heads[:, :config.qk_nope_head_dim], heads[:, config.qk_nope_head_dim:]
         return [(f"blk.{layer}.attn_k_b.weight", k.swapaxes(1, 2)), (f"blk.{layer}.attn_v_b.weight", v)]
+    if config.model_type == "olmo_hybrid" and layer and config.layer_types[int(layer)] == "linear_attention":
+        if short.startswith("linear_attn."):
+            return olmo_hybrid_pieces(config, layer, short.removeprefix("linear_attn."), w)
+        if short in ("input_layernorm.weight", "post_attention_layernorm.weight"):
+            return [(f"blk.{layer}." + ("attn_norm.weight" if short.startswith("input") else "ffn_norm.weight"), w)]
     if short.startswith("linear_attn."):
         return delta_pieces(config, layer, short, w)
     if short == "shared_mlp.input_linear.weight":

@@ -38,7 +38,7 @@ import safetensors.torch
 from transformers import (ApertusConfig, ArceeConfig, BambaConfig, FalconH1Config, FalconMambaConfig, JambaConfig, KimiLinearConfig, MambaConfig, RecurrentGemmaConfig, GraniteMoeHybridConfig, NemotronHConfig, Cohere2Config, Cohere2MoeConfig, Ernie4_5Config, Ernie4_5_MoeConfig, Glm4Config, HunYuanDenseV1Config,
                           LagunaConfig, Llama4TextConfig, Ministral3Config, Mistral4Config, MuseGlimmerTextConfig, Qwen2_5_VLTextConfig, Qwen3VLMoeTextConfig, Qwen3VLTextConfig, PhimoeConfig, SolarOpenConfig, Starcoder2Config, DeepseekV2Config, DeepseekV3Config, Exaone4Config, Gemma2Config, Gemma3nTextConfig, Gemma3TextConfig, Gemma4TextConfig, Gemma4UnifiedTextConfig, GemmaConfig, Glm4MoeConfig,
                           Glm4MoeLiteConfig, GptOssConfig, GraniteConfig, GraniteMoeConfig, Lfm2Config, Lfm2MoeConfig, LlamaConfig, Mamba2Config, MiniMaxM2Config, MistralConfig,
-                          MixtralConfig, Olmo2Config, Olmo3Config, OlmoeConfig, Phi3Config, Qwen2Config, Qwen2MoeConfig, Qwen3Config,
+                          MixtralConfig, Olmo2Config, Olmo3Config, OlmoHybridConfig, OlmoeConfig, Phi3Config, Qwen2Config, Qwen2MoeConfig, Qwen3Config,
                           Qwen3_5MoeTextConfig, Qwen3_5TextConfig, Qwen3MoeConfig, Qwen3NextConfig, SeedOssConfig, SmolLM3Config)
 
 N_GREEDY = 64
@@ -277,6 +277,8 @@ SPECS = [
     Spec("kimi_linear", KimiLinearConfig, 17, 259, F16, dim=8, n_heads=2, n_kv_heads=2, ffn=16, n_layers=2, seed=1061, hf="new",
          extra=dict(layer_types=LA, mlp_layer_types=["dense", "sparse"], num_local_experts=4, num_experts_per_tok=2, moe_intermediate_size=8,
                     kv_lora_rank=8, qk_nope_head_dim=8, qk_rope_head_dim=4, v_head_dim=8, linear_head_dim=6, linear_num_heads=2)),
+    Spec("olmo_hybrid", OlmoHybridConfig, 17, 259, F16, dict(rope_theta=None), dim=16, n_heads=2, n_kv_heads=1, ffn=16, n_layers=2, eps=1e-6, seed=1063, hf="new",
+         extra=dict(layer_types=LA, linear_num_key_heads=2, linear_num_value_heads=2, linear_key_head_dim=8, linear_value_head_dim=8)),
     Spec("recurrent_gemma", RecurrentGemmaConfig, 17, 259, F16, dict(rope_theta=1e4, partial_rotary_factor=0.5), dim=24, n_heads=2, n_kv_heads=1, ffn=32, n_layers=2,
          eps=1e-6, tied=True, push=2.0, seed=1062, hf="new", extra=dict(lru_width=16, attention_window_size=9, logits_soft_cap=9.0, block_types=["recurrent", "attention"])),
     Spec("granite_hybrid", GraniteMoeHybridConfig, 17, 259, F16, dim=16, n_heads=2, n_kv_heads=1, ffn=8, n_layers=2, tied=True, gain=2.0, seed=1052, hf="new",

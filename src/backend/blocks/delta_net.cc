@@ -22,13 +22,20 @@ void run_block(const DeltaBlock& b, Backend& backend) {
                alpha = backend.token_rows(b.alpha), read = backend.token_rows(b.read);
   const int keys = b.n_key_heads * b.key_dim, values = b.n_heads * b.value_dim;
   const auto [input, first_norm] = input_of(backend, b, norm_out);
-  backend.norm_matmul(channels.slice_cols(0, keys), input, norm_out, first_norm, b.wq);
-  backend.matmul(channels.slice_cols(keys, keys), norm_out, b.wk);
-  backend.matmul(channels.slice_cols(2 * keys, values), norm_out, b.wv);
+  const Tensor q = channels.slice_cols(0, keys), k = channels.slice_cols(keys, keys),
+               v = channels.slice_cols(2 * keys, values);
+  backend.norm_matmul(q, input, norm_out, first_norm, b.wq);
+  backend.matmul(k, norm_out, b.wk);
+  backend.matmul(v, norm_out, b.wv);
   backend.matmul(gates, norm_out, b.gate);
   backend.matmul(beta, norm_out, b.w_beta);
   backend.matmul(alpha, norm_out, b.w_alpha);
-  backend.short_conv({.x = channels, .weight = b.conv, .states = b.states, .buffer = b.first_state});
+  int buffer = b.first_state;
+  const auto convolve = [&](const Tensor& rows, const Tensor& weight) {
+    backend.short_conv({.x = rows, .weight = weight, .states = b.states, .buffer = buffer++});
+  };
+  convolve(b.has_three_convs ? q : channels, b.conv);
+  if (b.has_three_convs) convolve(k, b.conv_k), convolve(v, b.conv_v);
   backend.delta_rule({.y = read,
                       .qkv = channels,
                       .beta = beta,
@@ -37,8 +44,9 @@ void run_block(const DeltaBlock& b, Backend& backend) {
                       .dt = b.dt,
                       .n_key_heads = b.n_key_heads,
                       .tiled = b.tiled,
+                      .share = b.share,
                       .states = b.states,
-                      .buffer = b.first_state + 1});
+                      .buffer = buffer});
   const Tensor heads = read.reshape(x.rows * b.n_heads, b.value_dim);
   backend.norm(heads, heads, b.value_norm);
   backend.act_mul(read, gates, read, Activation::kSilu);

@@ -70,7 +70,7 @@ void CpuBackend::prepare_delta(const DeltaRuleArgs& a) {
     float *alpha = a.alpha.f32(t), *beta = a.beta.f32(t);
     for (int h = 0; h < n_heads; ++h) {
       alpha[h] = std::exp(a.decay.f32()[h] * softplus(alpha[h] + a.dt.f32()[h]));
-      beta[h] = 1.0f / (1.0f + std::exp(-beta[h]));
+      beta[h] = a.share / (1.0f + std::exp(-beta[h]));
     }
   });
 }

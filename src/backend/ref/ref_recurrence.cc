@@ -134,7 +134,7 @@ void Backend::delta_rule(const DeltaRuleArgs& args) {
         const auto k = unit_vector(row + keys + key_head * key_dim, key_dim, 1);
         const double keep = std::exp(a.decay.f32()[h] * softplus(double{a.alpha.f32(t)[h]} + a.dt.f32()[h]));
         delta_step(matrix.data(), a.y.f32(t) + int64_t{h} * value_dim, row + 2 * keys + int64_t{h} * value_dim, q, k,
-                   keep, sigmoid(a.beta.f32(t)[h]), value_dim);
+                   keep, a.share * sigmoid(a.beta.f32(t)[h]), value_dim);
       }
       std::copy(matrix.begin(), matrix.end(), states.matrix(batch.state_out[seq], a.buffer, h));
     }

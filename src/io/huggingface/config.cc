@@ -160,6 +160,7 @@ void read_rope_kind(const Json& rope, HfRope& out, int n_ctx) {
   if (rope.find("full_attention") || rope.find("sliding_attention")) return read_rope_of_layers(rope, out, n_ctx);
   out.kind = string_or(rope, rope.find("rope_type") ? "rope_type" : "type", "default");
   out.theta = find_positive(rope, "rope_theta").value_or(out.theta);
+  out.is_off = rope.has("rope_theta") && !rope.find("rope_theta");
   out.partial_rotary_factor = find_positive(rope, "partial_rotary_factor").value_or(out.partial_rotary_factor);
   out.factor = find_positive(rope, "factor");
   out.low_freq_factor = find_positive(rope, "low_freq_factor");

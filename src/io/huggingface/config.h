@@ -19,6 +19,7 @@ namespace ingot {
 struct HfRope {
   std::string kind = "default";  // rope_type
   float theta = 10000;
+  bool is_off = false;  // rope_theta is null
   float partial_rotary_factor = 1;
   std::optional<float> factor, low_freq_factor, high_freq_factor, beta_fast, beta_slow;
   std::optional<float> attention_factor, mscale, mscale_all_dim;

@@ -24,6 +24,7 @@ struct Arch {
   bool pre_norms = true;               // norms before attention and feed-forward
   bool sum_norms = false;              // norms after each addition to the residual stream, and none at the end
   bool post_norms = false;             // norms of the outputs of attention and feed-forward
+  bool attention_norms_outputs = false;  // layers with attention have post_norms in place of pre_norms
   bool norms_all_heads = false;        // the q and k norms span all heads together
   bool norm_weight_plus_one = false;   // Hugging Face files store the norms' weights less 1
   bool scales_embedding = false;       // multiplies embeddings by sqrt(dim)

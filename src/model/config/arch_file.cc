@@ -20,6 +20,7 @@ constexpr std::pair<const char*, bool Arch::*> kFlags[] = {
     {"pre_norms", &Arch::pre_norms},
     {"sum_norms", &Arch::sum_norms},
     {"post_norms", &Arch::post_norms},
+    {"attention_norms_outputs", &Arch::attention_norms_outputs},
     {"norms_all_heads", &Arch::norms_all_heads},
     {"norm_weight_plus_one", &Arch::norm_weight_plus_one},
     {"scales_embedding", &Arch::scales_embedding},

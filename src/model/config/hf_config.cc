@@ -116,7 +116,7 @@ bool has_window(const HfConfig& file, const Arch& arch, int layer) {
 }
 
 bool has_rope(const HfConfig& file, const Arch& arch, int layer) {
-  if (arch.learned_positions) return false;
+  if (arch.learned_positions || file.rope.is_off) return false;
   if (arch.rope_opt_in && file.text_or("position_embedding_type", "") != "rope") return false;
   if (const std::vector<float> thetas = file.numbers("layer_rope_theta"); !thetas.empty())
     return thetas[static_cast<size_t>(layer)] > 0;

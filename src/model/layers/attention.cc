@@ -244,7 +244,7 @@ Block make(const Config& c, int layer) {
   b.norms_heads = c.norms_heads.value_or(c.arch->norms_heads) && !(c.scales_without_rope && rope == LayerRope::kNone);
   b.norms_after_rope = c.arch->norms_after_rope;
   if (!c.scales_without_rope || rope == LayerRope::kNone) b.query_scale = c.query_scale;
-  b.join = join_of(c);
+  b.join = join_of(c, layer);
   const Multipliers& m = c.part<Multipliers>();
   b.attention.scale *= m.key * m.attention_in * m.attention_in;
   b.join.scale *= m.attention_in * m.attention_out;

@@ -190,52 +190,19 @@ void mark_layers(const GgufKeys& keys, Config& c) {
   }
 }
 
-// Gated delta nets, read from the keys that llama.cpp uses for state-space models.
+// The keys are those that llama.cpp uses for state-space models.
 void read_gguf(const GgufKeys& keys, Config& c) {
-  DeltaConfig d{.tiled = keys.boolean_or("ssm.v_head_reordered", c.arch->tiles_value_heads)};  // a key of Ollama's
-  d.n_key_heads = keys.integer("ssm.group_count", 1, 4096);
-  d.n_value_heads = keys.integer("ssm.time_step_rank", 1, 4096);
-  d.key_dim = keys.integer("ssm.state_size", 1, 1024);
-  d.conv_width = keys.integer("ssm.conv_kernel", 2, kMaxConvWidth);
-  if (d.n_value_heads % d.n_key_heads != 0)
-    throw keys.error("ssm.time_step_rank", "{} is not a multiple of ssm.group_count {}", d.n_value_heads,
-                     d.n_key_heads);
-  const int values = keys.integer("ssm.inner_size", 1, 1 << 20);
-  if (values % d.n_value_heads != 0)
-    throw keys.error("ssm.inner_size", "{} is not a multiple of ssm.time_step_rank {}", values, d.n_value_heads);
-  d.value_dim = values / d.n_value_heads;
+  DeltaConfig d = read_delta_sizes(keys);
+  d.tiled = keys.boolean_or("ssm.v_head_reordered", c.arch->tiles_value_heads);  // a key of Ollama's
   c.parts.set(d);
   mark_layers(keys, c);
 }
 
-// In these files the value heads of one key head are neighbours.
-void read_hf(const HfConfig& file, Config& c) {
-  constexpr int kMaxHeads = 4096, kMaxHeadDim = 1024;
-  const auto needed = [&](const char* key, int64_t low, int64_t high) {
-    const int value = file.integer_or(key, 0, low, high);
-    if (value == 0) throw file.error(key, "is missing");
-    return value;
-  };
-  const DeltaConfig d{.n_key_heads = needed("linear_num_key_heads", 1, kMaxHeads),
-                      .n_value_heads = needed("linear_num_value_heads", 1, kMaxHeads),
-                      .key_dim = needed("linear_key_head_dim", 1, kMaxHeadDim),
-                      .value_dim = needed("linear_value_head_dim", 1, kMaxHeadDim),
-                      .conv_width = needed("linear_conv_kernel_dim", 2, kMaxConvWidth)};
-  if (d.n_value_heads % d.n_key_heads != 0)
-    throw file.error("linear_num_value_heads", "{} is not a multiple of linear_num_key_heads {}", d.n_value_heads,
-                     d.n_key_heads);
-  c.parts.set(d);
-}
+void read_hf(const HfConfig& file, Config& c) { c.parts.set(read_delta_sizes(file)); }
 
-// Writes the keys that llama.cpp uses for state-space models. The rope's sections are for positions in images; text has
-// one section.
+// The rope's sections are for positions in images; text has one section.
 void write_gguf(const Config& c, const GgufKeyWriter& keys) {
-  const DeltaConfig& d = delta(c);
-  keys.count("ssm.conv_kernel", d.conv_width);
-  keys.count("ssm.state_size", d.key_dim);
-  keys.count("ssm.group_count", d.n_key_heads);
-  keys.count("ssm.time_step_rank", d.n_value_heads);
-  keys.count("ssm.inner_size", d.all_values());
+  write_delta_sizes(delta(c), keys);
   if (c.arch->tiles_value_heads && c.part<RopeSections>().sizes.empty())
     keys.set("rope.dimension_sections", std::vector<int32_t>{11, 11, 10, 0});
   std::vector<bool> recurrent;
@@ -256,13 +223,13 @@ bool has_whole_norms(WeightSource& source, const Config& c, int layer) {
 
 TensorRows rows() { return {kMatrices, kVectors}; }
 
-Block make(const Config& c, int) {
+Block make(const Config& c, int layer) {
   const DeltaConfig& d = delta(c);
   B b{.norm = norm_of(c)};
   b.value_norm.eps = c.norm_eps;
   b.n_key_heads = d.n_key_heads, b.n_heads = d.n_value_heads, b.key_dim = d.key_dim, b.value_dim = d.value_dim;
   b.tiled = d.tiled;
-  b.join = join_of(c);
+  b.join = join_of(c, layer);
   return b;
 }
 
@@ -299,6 +266,49 @@ void divide(const Deal& deal, Config& rank) {
 }  // namespace ingot::delta_net_part
 
 namespace ingot {
+
+DeltaConfig read_delta_sizes(const GgufKeys& keys) {
+  DeltaConfig d;
+  d.n_key_heads = keys.integer("ssm.group_count", 1, 4096);
+  d.n_value_heads = keys.integer("ssm.time_step_rank", 1, 4096);
+  d.key_dim = keys.integer("ssm.state_size", 1, 1024);
+  d.conv_width = keys.integer("ssm.conv_kernel", 2, kMaxConvWidth);
+  if (d.n_value_heads % d.n_key_heads != 0)
+    throw keys.error("ssm.time_step_rank", "{} is not a multiple of ssm.group_count {}", d.n_value_heads,
+                     d.n_key_heads);
+  const int values = keys.integer("ssm.inner_size", 1, 1 << 20);
+  if (values % d.n_value_heads != 0)
+    throw keys.error("ssm.inner_size", "{} is not a multiple of ssm.time_step_rank {}", values, d.n_value_heads);
+  d.value_dim = values / d.n_value_heads;
+  return d;
+}
+
+// In these files the value heads of one key head are neighbours.
+DeltaConfig read_delta_sizes(const HfConfig& file, const DeltaConfig& usual) {
+  constexpr int kMaxHeads = 4096, kMaxHeadDim = 1024;
+  const auto needed = [&](const char* key, int fallback, int64_t low, int64_t high) {
+    const int value = file.integer_or(key, fallback, low, high);
+    if (value == 0) throw file.error(key, "is missing");
+    return value;
+  };
+  DeltaConfig d{.n_key_heads = needed("linear_num_key_heads", usual.n_key_heads, 1, kMaxHeads),
+                .n_value_heads = needed("linear_num_value_heads", usual.n_value_heads, 1, kMaxHeads)};
+  d.key_dim = needed("linear_key_head_dim", usual.key_dim, 1, kMaxHeadDim);
+  d.value_dim = needed("linear_value_head_dim", usual.value_dim, 1, kMaxHeadDim);
+  d.conv_width = needed("linear_conv_kernel_dim", 0, 2, kMaxConvWidth);
+  if (d.n_value_heads % d.n_key_heads != 0)
+    throw file.error("linear_num_value_heads", "{} is not a multiple of linear_num_key_heads {}", d.n_value_heads,
+                     d.n_key_heads);
+  return d;
+}
+
+void write_delta_sizes(const DeltaConfig& d, const GgufKeyWriter& keys) {
+  keys.count("ssm.conv_kernel", d.conv_width);
+  keys.count("ssm.state_size", d.key_dim);
+  keys.count("ssm.group_count", d.n_key_heads);
+  keys.count("ssm.time_step_rank", d.n_value_heads);
+  keys.count("ssm.inner_size", d.all_values());
+}
 
 const PartKind kDeltaNetPart = {.name = "delta_net",
                                 .make = delta_net_part::make,

@@ -2,6 +2,10 @@
 #pragma once
 #include <cstdint>
 
+#include "io/huggingface/config.h"
+#include "model/config/gguf_reader.h"
+#include "model/config/gguf_writer.h"
+
 namespace ingot {
 
 // Other models have n_value_heads = 0. These heads are not the attention's heads.
@@ -11,10 +15,16 @@ struct DeltaConfig {
   int conv_width = 0;              // inputs that the short convolution sees in each channel
   bool tiled = false;              // value head h uses key head h % n_key_heads; otherwise neighbours share one
   int64_t first_key_head = 0;      // of a rank
+  float share = 1;                 // as in DeltaRuleArgs
 
   int all_keys() const { return n_key_heads * key_dim; }
   int all_values() const { return n_value_heads * value_dim; }
   int n_channels() const { return 2 * all_keys() + all_values(); }  // q, k and v
 };
+
+// The sizes from the keys of each dialect, and as keys of GGUF. usual: the sizes if the file has none; 0: it must.
+DeltaConfig read_delta_sizes(const GgufKeys& keys);
+DeltaConfig read_delta_sizes(const HfConfig& file, const DeltaConfig& usual = {});
+void write_delta_sizes(const DeltaConfig& sizes, const GgufKeyWriter& keys);
 
 }  // namespace ingot

@@ -113,7 +113,7 @@ constexpr VectorRow kVectors[] = {
 TensorRows rows() { return {kMatrices, kVectors}; }
 
 Block make(const Config& c, int layer) {
-  B b{.norm = norm_of(c), .act = c.activation.value_or(c.arch->activation), .ffn_dim = c.ffn_dim, .join = join_of(c)};
+  B b{.norm = norm_of(c), .act = c.activation.value_or(c.arch->activation), .ffn_dim = c.ffn_dim, .join = join_of(c, layer)};
   b.has_xielu = !c.xielu.empty();
   b.gate_scale = c.part<Multipliers>().gate;
   b.join.scale *= c.part<Multipliers>().down;

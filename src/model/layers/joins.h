@@ -9,9 +9,17 @@ inline NormArgs norm_of(const Config& c) { return {.eps = c.norm_eps, .kind = c.
 inline NormArgs post_norm_of(const Config& c) {
   return {.eps = c.post_norm_eps > 0 ? c.post_norm_eps : c.norm_eps, .kind = c.norm()};
 }
-inline Join join_of(const Config& c) {
+// Whether the parts of a layer norm their inputs, and their outputs.
+inline bool has_pre_norms(const Config& c, int layer) {
+  return c.arch->pre_norms && !(c.arch->attention_norms_outputs && !keeps_states(c, layer));
+}
+inline bool has_post_norms(const Config& c, int layer) {
+  return c.arch->post_norms || (c.arch->attention_norms_outputs && !keeps_states(c, layer));
+}
+
+inline Join join_of(const Config& c, int layer) {
   return {.post_norm = post_norm_of(c),
-          .has_post_norm = c.arch->post_norms,
+          .has_post_norm = has_post_norms(c, layer),
           .sum_norm = norm_of(c),
           .scale = c.residual_scale,
           .sums = c.share != nullptr};
@@ -24,10 +32,8 @@ AttentionArgs attention_args(const Config& config, int layer);
 // first and second half of the rotated part alternate. The rotated part of each `head` rows begins at `first`.
 std::vector<int32_t> rope_order(const Config& config, int64_t n_rows, int head, int first);
 
-inline bool has_ffn_norm(const Config& c, int) { return c.arch->pre_norms && !c.arch->one_norm; }
-inline bool has_pre_norms(const Config& c, int) { return c.arch->pre_norms; }
+inline bool has_ffn_norm(const Config& c, int layer) { return has_pre_norms(c, layer) && !c.arch->one_norm; }
 inline bool has_layer_norms(const Config& c, int) { return c.arch->pre_norms && c.norm() == NormKind::kLayer; }
-inline bool has_post_norms(const Config& c, int) { return c.arch->post_norms; }
 inline bool has_sum_norms(const Config& c, int) { return c.arch->sum_norms; }
 
 using VectorMember = Tensor& (*)(void*);
@@ -38,11 +44,12 @@ constexpr VectorRow mixer_norm(VectorMember member) {
   return {.gguf_name = "blk.{}.attn_norm.weight",
           .hf_name = "model.layers.{}.input_layernorm.weight|model.layers.{}.attn_norm.weight|"
                      "model.layers.{}.attention_layernorm.weight|model.layers.{}.operator_norm.weight|"
-                     "backbone.layers.{}.norm.weight|model.layers.{}.temporal_pre_norm.weight",
+                     "backbone.layers.{}.norm.weight|model.layers.{}.temporal_pre_norm.weight|"
+                     "model.layers.{}.attention_layer_norm.weight",
           .member = member,
           .n = kModelDim,
           .when = [](const Config& c, int layer) {
-            return c.arch->pre_norms && !(c.arch->encoder && layer == 0) && !c.reads_pair;
+            return has_pre_norms(c, layer) && !(c.arch->encoder && layer == 0) && !c.reads_pair;
           },
           .hf_kept = VectorRow::kLessOne};
 }
@@ -56,7 +63,8 @@ constexpr VectorRow mixer_norm_bias(VectorMember member) {
 }
 constexpr VectorRow mixer_post_norm(VectorMember member) {
   return {.gguf_name = "blk.{}.post_attention_norm.weight",
-          .hf_name = "model.layers.{}.post_self_attn_layernorm.weight|model.layers.{}.post_attention_layernorm.weight",
+          .hf_name = "model.layers.{}.post_self_attn_layernorm.weight|model.layers.{}.post_attention_layernorm.weight|"
+                     "model.layers.{}.feedforward_layer_norm.weight",
           .member = member,
           .n = kModelDim,
           .when = has_post_norms,
@@ -69,7 +77,7 @@ constexpr VectorRow feed_forward_norm(VectorMember member) {
           .hf_name = "model.layers.{}.pre_feedforward_layernorm.weight|model.layers.{}.post_attention_layernorm.weight|"
                      "model.layers.{}.mlp_norm.weight|model.layers.{}.feedforward_layernorm.weight|"
                      "model.layers.{}.ffn_norm.weight|model.layers.{}.pre_ff_layernorm.weight|"
-                     "model.layers.{}.channel_pre_norm.weight",
+                     "model.layers.{}.channel_pre_norm.weight|model.layers.{}.feedforward_layer_norm.weight",
           .member = member,
           .n = kModelDim,
           .when = has_ffn_norm,

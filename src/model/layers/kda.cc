@@ -104,9 +104,9 @@ std::vector<StateBuffer> states(const Config& c) {
           {.name = "matrices", .count = d.n_heads, .rows = d.head_dim, .cols = d.head_dim, .by_column = true}};
 }
 
-Block make(const Config& c, int) {
+Block make(const Config& c, int layer) {
   const KdaConfig& d = kda(c);
-  B b{.norm = norm_of(c), .n_heads = d.n_heads, .head_dim = d.head_dim, .rank = d.head_dim, .join = join_of(c)};
+  B b{.norm = norm_of(c), .n_heads = d.n_heads, .head_dim = d.head_dim, .rank = d.head_dim, .join = join_of(c, layer)};
   b.value_norm.eps = c.norm_eps;
   b.join.sums = false;
   return b;

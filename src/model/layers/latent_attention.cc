@@ -145,7 +145,7 @@ Block make(const Config& c, int layer) {
   b.rope.layout = c.rope_layout;
   b.attention = attention_args(c, layer);
   b.query_scale = c.query_scale;
-  b.join = join_of(c);
+  b.join = join_of(c, layer);
   return b;
 }
 

@@ -8,6 +8,7 @@
 #include "io/huggingface/config.h"
 #include "model/config/gguf_reader.h"
 #include "model/config/gguf_writer.h"
+#include "model/files/weights.h"
 #include "model/layers/joins.h"
 #include "model/layers/listed_layers.h"
 #include "model/layers/short_conv.h"
@@ -135,10 +136,10 @@ std::vector<StateBuffer> states(const Config& c) {
           {.name = "states", .rows = m.state_dim, .cols = m.inner, .by_column = true}};
 }
 
-Block make(const Config& c, int) {
+Block make(const Config& c, int layer) {
   const Mamba1Config& m = mamba(c);
   B b{.norm = norm_of(c), .has_norms = m.has_norms, .inner = m.inner, .state_dim = m.state_dim, .dt_rank = m.dt_rank,
-      .join = join_of(c)};
+      .join = join_of(c, layer)};
   b.dt_norm.eps = b.b_norm.eps = b.c_norm.eps = m.norms_eps > 0 ? m.norms_eps : c.norm_eps;
   b.join.sums = false;
   return b;

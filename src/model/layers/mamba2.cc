@@ -181,7 +181,7 @@ std::vector<StateBuffer> states(const Config& c) {
           {.name = "matrices", .count = m.n_heads, .rows = m.state_dim, .cols = m.head_dim, .by_column = true}};
 }
 
-Block make(const Config& c, int) {
+Block make(const Config& c, int layer) {
   const Mamba2Config& m = mamba(c);
   B b{.norm = norm_of(c)};
   b.value_norm.eps = c.norm_eps;
@@ -190,7 +190,7 @@ Block make(const Config& c, int) {
   const Multipliers& factors = c.part<Multipliers>();
   b.column_factors = factors.ssm_columns;
   for (float& factor : b.column_factors) factor *= factors.ssm_in;
-  b.join = join_of(c);
+  b.join = join_of(c, layer);
   b.join.scale *= factors.ssm_out;
   b.join.sums = false;
   return b;

@@ -105,9 +105,9 @@ std::vector<StateBuffer> states(const Config& c) {
   return {{.name = "inputs", .rows = lru(c).conv_width - 1, .cols = width}, {.name = "states", .cols = width}};
 }
 
-Block make(const Config& c, int) {
+Block make(const Config& c, int layer) {
   B b{.norm = norm_of(c), .n_heads = lru(c).n_heads, .head_dim = lru(c).head_dim, .n_ids = lru(c).n_heads,
-      .join = join_of(c)};
+      .join = join_of(c, layer)};
   b.join.sums = false;
   return b;
 }

@@ -90,8 +90,8 @@ std::vector<StateBuffer> states(const Config& c) {
   return {{.name = "inputs", .rows = conv(c).width - 1, .cols = conv(c).n_channels}};
 }
 
-Block make(const Config& c, int) {
-  return B{.norm = norm_of(c), .n_channels = conv(c).n_channels, .join = join_of(c)};
+Block make(const Config& c, int layer) {
+  return B{.norm = norm_of(c), .n_channels = conv(c).n_channels, .join = join_of(c, layer)};
 }
 
 void divide(const Deal& deal, Config& rank) {

@@ -60,7 +60,7 @@ __device__ __forceinline__ void find_decays(Chunk& c, const Delta& p, int head, 
     float own = 0, beta = 0;
     if (t < n) {
       own = fmaxf(p.decay[head] * softplus(p.alpha[(first + t) * p.alpha_stride + head] + p.dt[head]), kLeast);
-      beta = sigmoid(p.beta[(first + t) * p.beta_stride + head]);
+      beta = p.share * sigmoid(p.beta[(first + t) * p.beta_stride + head]);
     }
 #pragma unroll
     for (int s = 1; s < 32; s *= 2) {

@@ -198,7 +198,7 @@ __device__ void find_factors(Factors<Chunk<kPer>::kTokens>& factors, const Chunk
   }
   if (lane > 0 || t >= n) return;
   factors.keep[t] = expf(p.decay[head] * softplus(chunk.alpha[t] + p.dt[head]));
-  factors.take[t] = sigmoid(chunk.beta[t]);
+  factors.take[t] = p.share * sigmoid(chunk.beta[t]);
   factors.q[t] = 1.0f / sqrtf((squares[0] + 1e-6f) * static_cast<float>(p.key_dim));
   factors.k[t] = 1.0f / sqrtf(squares[1] + 1e-6f);
 }
@@ -344,7 +344,7 @@ void delta_rule(const DeltaRuleArgs& a, const DeviceStates& states, const Device
   CHECK(key_dim <= kMaxKeyDim);
   Delta p{a.y.f32(),    a.qkv.f32(),   a.beta.f32(),   a.alpha.f32(), a.decay.f32(), a.dt.f32(), a.y.stride,
           a.qkv.stride, a.beta.stride, a.alpha.stride, n_heads,       a.n_key_heads, key_dim,    value_dim,
-          a.tiled,      false,         INT32_MAX,      states,        batch};
+          a.tiled,      false,         INT32_MAX,      a.share,       states,     batch};
   p.packs = key_dim % 4 == 0 && a.qkv.stride % 4 == 0 && reinterpret_cast<uintptr_t>(p.qkv) % 16 == 0;
   if (chunks && most_tokens >= kChunkedTokens && can_chunk(device, p)) {
     p.fewest_chunked = kChunkedTokens;

@@ -15,6 +15,7 @@ struct Delta {
   bool tiled;
   bool packs;           // rows of q and k can be read 16 bytes at a time
   int fewest_chunked;   // sequences with at least this many tokens use chunks
+  float share;
   DeviceStates states;  // the matrices
   DeviceBatch batch;
 };
