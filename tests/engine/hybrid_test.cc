@@ -1,4 +1,4 @@
-// The prefix cache of models with recurrent layers (gated delta nets, short convolutions, Mamba-2, Mamba): a sequence that
+// The prefix cache of models with recurrent layers (gated delta nets, short convolutions, scans): a sequence that
 // continues from a snapshot has the same output as without a cache. Tiny models of tests/data/models, with goldens from
 // transformers.
 #include <gtest/gtest.h>
@@ -84,6 +84,7 @@ INSTANTIATE_TEST_SUITE_P(Models, Hybrid,
                                          HybridCase{"mamba", "cpu"}, HybridCase{"mamba", "cuda"},
                                          HybridCase{"jamba", "cpu"}, HybridCase{"jamba", "cuda"},
                                          HybridCase{"kimi_linear", "cpu"}, HybridCase{"kimi_linear", "cuda"},
+                                         HybridCase{"olmo_hybrid", "cpu"}, HybridCase{"olmo_hybrid", "cuda"},
                                          HybridCase{"recurrent_gemma", "cpu"}, HybridCase{"recurrent_gemma", "cuda"},
                                          HybridCase{"granite_hybrid", "cpu,cpu"}, HybridCase{"granite_hybrid", "cuda"},
                                          HybridCase{"nemotron_h_moe", "cpu"}, HybridCase{"nemotron_h_moe", "cuda"},

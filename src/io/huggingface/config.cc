@@ -74,7 +74,7 @@ struct Keys {
   bool counts(std::string_view key) const {
     return !defaults || defaults->has(key) || std::ranges::count(kOfAllFamilies, key) > 0;
   }
-  std::optional<Json> find(std::string_view key) const {
+  std::vector<std::string_view> names_of(std::string_view key) const {
     std::vector<std::string_view> names;
     for (const auto& [usual, first] : kFirstNames)
       if (usual == key) names.push_back(first);
@@ -82,6 +82,10 @@ struct Keys {
     for (const auto& [usual, other] : kOtherNames)
       if (usual == key) names.push_back(other);
     std::erase_if(names, [&](std::string_view name) { return !counts(name); });
+    return names;
+  }
+  std::optional<Json> find(std::string_view key) const {
+    const std::vector<std::string_view> names = names_of(key);
     for (const std::string_view name : names)
       if (own.has(name)) return own.find(name);
     for (const std::string_view name : names)
@@ -130,7 +134,8 @@ std::string string_or(const Object& object, const char* key, const char* fallbac
 // A null counts as false.
 std::optional<bool> find_flag(const Keys& keys, const char* key) {
   if (const auto value = keys.find(key)) return value->boolean();
-  return keys.counts(key) && keys.own.has(key) ? std::optional(false) : std::nullopt;
+  const auto is_stated = [&](std::string_view name) { return keys.own.has(name); };
+  return std::ranges::any_of(keys.names_of(key), is_stated) ? std::optional(false) : std::nullopt;
 }
 
 std::vector<float> factors(const Json& rope, const char* key) {

@@ -86,6 +86,9 @@ void read_hf(const HfConfig& file, Config& c) {
   c.parts.set(KdaConfig{.n_heads = needed("num_heads", "linear_num_heads", 1, kMaxKdaHeads),
                         .head_dim = needed("head_dim", "linear_head_dim", 1, kMaxKdaHeadDim),
                         .conv_width = needed("short_conv_kernel_size", "linear_conv_kernel_dim", 2, kMaxConvWidth)});
+  if (!file.layer_types.empty()) return;
+  for (int i = 0; i < c.n_layers; ++i)  // as transformers does if the file lists no layers
+    set_mixer(c.layers[i], i > 0 && i % 4 == 0 ? *kv_mixer(*c.arch) : kKdaPart);
 }
 
 void write_gguf(const Config& c, const GgufKeyWriter& keys) {

@@ -247,7 +247,8 @@ class DummySource final : public WeightSource {
   // True if this architecture has the optional tensor.
   bool exists(const std::string& name) const {
     if (name.empty() || name.starts_with("rope_factors_")) return false;
-    if (name.ends_with(".post_attention_norm.weight")) return config_.arch->post_norms;
+    if (name.ends_with(".post_attention_norm.weight"))
+      return config_.arch->post_norms || config_.arch->attention_norms_outputs;
     const std::string_view arch = config_.arch->gguf_name;
     if (name == "output.weight") return config_.dim >= kUntiedDim && !arch.starts_with("gemma");
     if (needed_.contains(name)) return true;

@@ -17,7 +17,7 @@ constexpr size_t kStride = 23;  // of the logits in the goldens
 
 // Without these keys ingot refuses the model; transformers has default sizes.
 const std::set<std::string> kSizes = {"num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size",
-                                      "vocab_size", "max_position_embeddings"};
+                                      "vocab_size", "max_position_embeddings", "model_max_length"};
 
 // Cases in which the file contradicts itself. transformers computes something. ingot refuses the case by name, or uses
 // tensors that transformers ignores.

@@ -11,6 +11,7 @@
 #include "io/gguf/writer.h"
 #include "model/config/kind.h"
 #include "model/hf_models.h"
+#include "model/layers/delta_net.h"
 #include "model/layers/kda.h"
 #include "model/layers/mamba1.h"
 #include "model/layers/mamba2.h"
@@ -257,6 +258,26 @@ TEST(RecurrentGemmaConfig, KeysOfDirectories) {
   EXPECT_THAT(with("lru_width", 15), HasSubstr("15 is not a multiple of num_attention_heads 2"));
   EXPECT_THAT(with("intermediate_size", 33), HasSubstr("33 is not an even number"));
   EXPECT_THAT(with("conv1d_width", 17), HasSubstr("conv1d_width"));
+}
+
+TEST(OlmoHybridConfig, KeysOfDirectories) {
+  const HfCopy copy("olmo_hybrid");
+  const auto with = [&](const char* key, const Json& value, Config* c = nullptr) {
+    return hf_complaint(copy, [&](Json& json) { json[key] = value; }, c);
+  };
+  Config c;
+  ASSERT_EQ(with("linear_allow_neg_eigval", false, &c), "");
+  EXPECT_EQ(kinds_of(c), "gated_delta feed_forward attention feed_forward");
+  EXPECT_EQ(c.part<DeltaConfig>().share, 1);
+  EXPECT_EQ(c.layer(1).rope, LayerRope::kNone);
+  ASSERT_EQ(with("rope_parameters", {{"rope_type", "default"}, {"rope_theta", 5e5}}, &c), "");
+  EXPECT_EQ(c.part<DeltaConfig>().share, 2);
+  EXPECT_EQ(c.layer(1).rope, LayerRope::kMain);
+  EXPECT_THAT(with("linear_num_value_heads", 3), HasSubstr("3 is not a multiple of linear_num_key_heads 2"));
+  EXPECT_THAT(with("linear_conv_kernel_dim", 17), HasSubstr("linear_conv_kernel_dim"));
+  EXPECT_THAT(with("linear_key_head_dim", 1 << 20), HasSubstr("linear_key_head_dim"));
+  EXPECT_THAT(with("layer_types", {"linear_attention"}), HasSubstr("layer_types"));
+  EXPECT_THAT(with("layer_types", {"linear_attention", "conv"}), HasSubstr("conv"));
 }
 
 // Python's json module writes an infinite limit as the word Infinity.

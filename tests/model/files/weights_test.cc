@@ -16,8 +16,11 @@
 #include "model/config/layer_inputs.h"
 #include "model/config/altup.h"
 #include "model/layers/delta_net.h"
+#include "model/layers/kda.h"
 #include "model/layers/latent_attention.h"
+#include "model/layers/mamba1.h"
 #include "model/layers/mamba2.h"
+#include "model/layers/rg_lru.h"
 #include "model/layers/short_conv.h"
 #include "model/program/shapes.h"
 #include "test_seed.h"
@@ -54,9 +57,12 @@ Config tiny(const char* arch) {
                             .tiled = c.arch->tiles_value_heads});
     c.parts.set(ShortConvConfig{.width = 3, .n_channels = c.dim});
     c.parts.set(Mamba2Config{.n_heads = 8, .head_dim = 16, .n_groups = 2, .state_dim = 24, .conv_width = 4});
+    c.parts.set(Mamba1Config{.inner = 96, .state_dim = 8, .dt_rank = 4, .conv_width = 4, .has_norms = name == "jamba"});
+    c.parts.set(KdaConfig{.n_heads = 4, .head_dim = 16, .conv_width = 4});
+    c.parts.set(RgLruConfig{.n_heads = 4, .head_dim = 16, .conv_width = 4});
     c.layers.assign(2, {});
     if (kv_mixer(*c.arch) != nullptr)
-      c.layers[1].parts = {{&kAttentionPart}, {c.experts.n > 0 ? &kExpertsPart : &kFeedForwardPart}};
+      c.layers[1].parts = {{kv_mixer(*c.arch)}, {c.experts.n > 0 ? &kExpertsPart : &kFeedForwardPart}};
   }
   if (name == "gemma3n") {
     c.parts.set(AltUpConfig{.n_streams = 3, .laurel_rank = 8});
