@@ -1,4 +1,4 @@
-// Kimi's delta attention (arXiv:2510.26692): a delta net whose state decays by a factor for each row of a head's matrix.
+// Kimi's delta attention (arXiv:2510.26692): a delta net whose state decays by a factor for each row of a matrix.
 #pragma once
 #include "backend/block.h"
 #include "backend/blocks/join.h"

@@ -1,5 +1,5 @@
-// Mamba (arXiv:2312.00752): each channel has a state, each element of which decays by a factor of its own. Some families
-// have norms of the inputs that the scan makes of its channels (FalconMamba, Jamba).
+// Mamba (arXiv:2312.00752): each channel has a state, each element of which decays by its own factor. Some families have
+// norms of the inputs that the scan makes of its channels (FalconMamba, Jamba).
 #pragma once
 #include "backend/block.h"
 #include "backend/blocks/join.h"

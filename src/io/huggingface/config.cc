@@ -366,7 +366,8 @@ void read_blocks(const Keys& text, HfConfig& c) {
   constexpr std::string_view kPositions[] = {"absolute", "rope", "nope"};  // of encoders; of Granite
   const auto positions = text.find("position_embedding_type");
   if (positions && std::ranges::count(kPositions, positions->string()) == 0)
-    throw positions->error("'{}' is not supported: supported are absolute, rope and nope", printable(positions->string(), 64));
+    throw positions->error("'{}' is not supported: supported are absolute, rope and nope",
+                           printable(positions->string(), 64));
   if (c.n_experts == 0) return;
   if (c.n_experts_used < 1 || c.n_experts_used > c.n_experts)
     throw Error("{}: 'num_experts_per_tok' is missing or more than the {} experts", printable(c.source), c.n_experts);

@@ -79,7 +79,7 @@ struct MatrixRow {
   // If GGUF files have several tensors in place of this one: their GGUF names, and the source rows of each.
   std::vector<std::pair<const char*, std::vector<int32_t>>> (*gguf_split)(const Config&) = nullptr;
   unsigned use = kForMatmul;
-  float (*gguf_factor)(const Config&, int64_t row) = nullptr;  // conversion to GGUF multiplies the row by it; null: none
+  float (*gguf_factor)(const Config&, int64_t row) = nullptr;  // of the row in GGUF files; null: none
 
   // The dimension that ranks divide; none: ranks do not divide the tensor.
   Dim divided() const {

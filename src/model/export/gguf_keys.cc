@@ -140,7 +140,8 @@ void write_layers(const Checkpoint& checkpoint, const Config& c, const GgufKeyWr
     const LayerConfig layer = c.layer(i);
     windowed.push_back(layer.window > 0);
     as_usual = as_usual && windowed[i] == arch.has_window(i, arch.window_period);
-    const bool without_rope = (arch.rope_opt_in && layer.rope == LayerRope::kNone) || (arch.no_rope_period > 0 && (i + 1) % arch.no_rope_period == 0) ||
+    const bool without_rope = (arch.rope_opt_in && layer.rope == LayerRope::kNone) ||
+                              (arch.no_rope_period > 0 && (i + 1) % arch.no_rope_period == 0) ||
                               (arch.rope_needs_window && c.sliding_window > 0 && !windowed[i]);
     if ((layer.rope == LayerRope::kNone) != without_rope)
       throw Error("{}: GGUF cannot store that layer {} has {} rope: run the directory without converting it",

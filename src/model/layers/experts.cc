@@ -54,7 +54,8 @@ bool have_latents(const Config& c, int) { return c.experts.latent_dim > 0; }
   ".weight|model.layers.{0}.feed_forward.experts.{1}." w                                             \
   ".weight|model.layers.{0}.feed_forward.experts.{1}." name                                          \
   ".weight|model.layers.{}.mlp.switch_mlp." name ".weight|model.layers.{}.block_sparse_moe.switch_mlp." name \
-  ".weight|model.layers.{}.feed_forward.switch_mlp." name ".weight|backbone.layers.{0}.mixer.experts.{1}." name ".weight"
+  ".weight|model.layers.{}.feed_forward.switch_mlp." name                                            \
+  ".weight|backbone.layers.{0}.mixer.experts.{1}." name ".weight"
 #define GATE_UP_NAMES "model.layers.{}.mlp.experts.gate_up_proj|model.layers.{}.feed_forward.experts.gate_up_proj"
 #define TRANSPOSED_NAMES "~model.layers.{}.feed_forward.experts.gate_up_proj"
 #define INTERLEAVED_NAMES "model.layers.{}.mlp.experts.gate_up_proj.weight|~model.layers.{}.mlp.experts.gate_up_proj"

@@ -30,8 +30,8 @@ constexpr VectorRow xielu_row(const char* hf_name, float& (*number)(void*)) {
   return {.hf_name = hf_name, .scalar = number, .n = kOne, .optional = kOptional, .when = has_xielu};
 }
 
-// Names in decoders; Llama 4; StarCoder 2; BERT; Nomic's files; ModernBERT; LFM2; Nemotron-H; Granite 4. `kind`: weight or
-// bias.
+// Names in decoders; Llama 4; StarCoder 2; BERT; Nomic's files; ModernBERT; LFM2; Nemotron-H; Granite 4. `kind`: weight
+// or bias.
 #define GATE_NAMES(kind)                                                              \
   "model.layers.{}.mlp.gate_proj." kind "|model.layers.{}.feed_forward.gate_proj." kind \
   "|model.encoder.layers.{}.mlp.fc12." kind "|model.layers.{}.feed_forward.w1." kind \
@@ -113,7 +113,8 @@ constexpr VectorRow kVectors[] = {
 TensorRows rows() { return {kMatrices, kVectors}; }
 
 Block make(const Config& c, int layer) {
-  B b{.norm = norm_of(c), .act = c.activation.value_or(c.arch->activation), .ffn_dim = c.ffn_dim, .join = join_of(c, layer)};
+  B b{.norm = norm_of(c), .act = c.activation.value_or(c.arch->activation), .ffn_dim = c.ffn_dim,
+      .join = join_of(c, layer)};
   b.has_xielu = !c.xielu.empty();
   b.gate_scale = c.part<Multipliers>().gate;
   b.join.scale *= c.part<Multipliers>().down;

@@ -5,8 +5,8 @@
 
 namespace ingot {
 
-// Gives each layer its mixer: `kind` where the list has no heads, and the kind that keeps keys elsewhere, or if there is no list. Layers
-// of one part (config.cc), and layers that have both, are left as they are.
+// Gives each layer its mixer: `kind` where the list has no heads, and the kind that keeps keys elsewhere, or if there is
+// no list. Layers of one part (config.cc), and layers that have both, are left as they are.
 inline void mark_layers_without_kv_heads(const GgufKeys& keys, Config& c, const PartKind& kind) {
   if (c.arch->one_part) return;
   for (const LayerPart& part : arch_parts(*c.arch, 0, false))

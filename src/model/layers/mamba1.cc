@@ -106,7 +106,8 @@ void read_hf(const HfConfig& file, Config& c) {
   const char *rank = is_hybrid ? "mamba_dt_rank" : "time_step_rank", *bias = is_hybrid ? "mamba_proj_bias" : "use_bias";
   const bool is_auto = file.text_or(rank, "") == "auto";
   const int64_t inner = int64_t{c.dim} * needed(is_hybrid ? "mamba_expand" : "expand", 1, 64);
-  if (inner > kMaxInner) throw file.error("hidden_size", "makes {} channels: at most {} are supported", inner, kMaxInner);
+  if (inner > kMaxInner)
+    throw file.error("hidden_size", "makes {} channels: at most {} are supported", inner, kMaxInner);
   Mamba1Config m{.inner = static_cast<int>(inner),
                  .state_dim = needed(is_hybrid ? "mamba_d_state" : "state_size", 1, kMaxStateDim),
                  .dt_rank = is_auto ? (c.dim + 15) / 16 : needed(rank, 1, kMaxRank),

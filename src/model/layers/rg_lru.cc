@@ -66,7 +66,8 @@ void read_gguf(const GgufKeys& keys, Config& c) {
   RgLruConfig r{.n_heads = keys.integer("rec.head_count", 1, 4096),
                 .conv_width = keys.integer("ssm.conv_kernel", 2, kMaxConvWidth)};
   const int width = keys.integer("rec.width", 1, kMaxLruWidth);
-  if (width % r.n_heads != 0) throw keys.error("rec.width", "{} is not a multiple of rec.head_count {}", width, r.n_heads);
+  if (width % r.n_heads != 0)
+    throw keys.error("rec.width", "{} is not a multiple of rec.head_count {}", width, r.n_heads);
   r.head_dim = width / r.n_heads;
   c.parts.set(r);
   mark_layers_without_kv_heads(keys, c, kRgLruPart);

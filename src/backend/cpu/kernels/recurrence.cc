@@ -165,7 +165,8 @@ void selective_scan(const SelectiveJob& job) {
   float decay[kMaxSelectiveDim][kStateCols], lines[4][kStateCols] = {};  // lines: of x, dt, dt_bias, skip
   const auto n_bytes = (size_t)job.n_cols * 4;
   for (int i = 0; i < job.state_dim; ++i)
-    for (int col = 0; col < kStateCols; ++col) decay[i][col] = col < job.n_cols ? job.decay[col * job.state_dim + i] : 0;
+    for (int col = 0; col < kStateCols; ++col)
+      decay[i][col] = col < job.n_cols ? job.decay[col * job.state_dim + i] : 0;
   __builtin_memcpy(lines[2], job.dt_bias, n_bytes);
   __builtin_memcpy(lines[3], job.skip, n_bytes);
   for (int t = 0; t < job.n_tokens; ++t) {

@@ -1,7 +1,7 @@
 // Recurrences that decay by a factor for each row of a head's matrix and change by two products of vectors, token by
-// token, and their inputs for Kimi's delta attention. A warp handles a few columns of a head's matrix: its lanes have the
-// rows in registers. So a token's result never depends on the batch. The inputs of the next token are read while a token
-// is computed.
+// token, and their inputs for Kimi's delta attention. A warp handles a few columns of a head's matrix: its lanes have
+// the rows in registers. So a token's result never depends on the batch. The inputs of the next token are read while a
+// token is computed.
 #include "backend/cuda/launch.cuh"
 #include "backend/cuda/recurrence/recurrence.cuh"
 #include "backend/cuda/recurrence/recurrence.h"
@@ -35,7 +35,8 @@ __global__ void __launch_bounds__(kRuleLanes) kda_inputs_kernel(const __grid_con
   const int64_t t = blockIdx.x;
   const int head = blockIdx.y, first = head * p.head_dim;
   float *q = p.q + t * p.q_stride + first, *k = p.k + t * p.k_stride + first,
-        *keep = p.keep + t * p.keep_stride + first, *a = p.a + t * p.a_stride + first, *b = p.b + t * p.b_stride + first;
+        *keep = p.keep + t * p.keep_stride + first, *a = p.a + t * p.a_stride + first,
+        *b = p.b + t * p.b_stride + first;
   float qs[kMost], ks[kMost], q_squares = 0, k_squares = 0;
 #pragma unroll
   for (int j = 0; j < kMost; ++j) {

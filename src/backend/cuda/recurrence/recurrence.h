@@ -1,6 +1,5 @@
-// Kernels of recurrent layers (recurrence.cu, delta_chunks.cu, delta_walk.cu, ssm_scan.cu, selective_scan.cu, rank_one.cu, rg_lru.cu).
-// States are f32. The batch
-// contains the slots to read and write.
+// Kernels of recurrent layers (recurrence.cu, delta_chunks.cu, delta_walk.cu, ssm_scan.cu, selective_scan.cu,
+// rank_one.cu, rg_lru.cu). States are f32. The batch contains the slots to read and write.
 #pragma once
 #include <driver_types.h>
 

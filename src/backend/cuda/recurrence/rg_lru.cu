@@ -1,5 +1,5 @@
-// The recurrence of Griffin, token by token. A thread handles a channel of a sequence, with the inputs of the next tokens
-// in flight. So a token's result never depends on the batch.
+// The recurrence of Griffin, token by token. A thread handles a channel of a sequence, with the inputs of the next
+// tokens in flight. So a token's result never depends on the batch.
 #include "backend/cuda/launch.cuh"
 #include "backend/cuda/recurrence/recurrence.cuh"
 #include "backend/cuda/recurrence/recurrence.h"

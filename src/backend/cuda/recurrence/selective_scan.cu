@@ -1,6 +1,6 @@
 // The scan of Mamba, token by token: one launch for all channels of all sequences. A few lanes handle a channel: they
-// keep its state in registers, and sum their shares of a token's output. So a token's result never depends on the batch.
-// The inputs of the next token are read while a token is computed.
+// keep its state in registers, and sum their shares of a token's output. So a token's result never depends on the
+// batch. The inputs of the next token are read while a token is computed.
 #include "backend/cuda/launch.cuh"
 #include "backend/cuda/recurrence/recurrence.cuh"
 #include "backend/cuda/recurrence/recurrence.h"
