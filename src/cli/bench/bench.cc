@@ -2,6 +2,7 @@
 // machine's measured peak. Rows have llama-bench's form and also exclude tokenizing and sampling.
 #include <algorithm>
 #include <chrono>
+#include <set>
 
 #include "base/error.h"
 #include "base/threads.h"
@@ -9,6 +10,7 @@
 #include "cli/bench/report.h"
 #include "cli/options/commands.h"
 #include "cli/terminal/terminal.h"
+#include "model/config/kind.h"
 #include "model/config/shards.h"
 #include "model/devices/score.h"
 
@@ -50,21 +52,24 @@ double seconds_of(Ranks& runner, const Test& test, const std::vector<int32_t>& t
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Operations for one prefilled token at a mean position.
+// Operations for one prefilled token at a mean position: of the layers' matrices, and of attention.
 double prefill_ops(const Ranks& runner, double kv_len) {
   const Config& c = runner.config();
-  double attention = 0, matrices = 0;
-  for (int i = 0; i < c.n_layers; ++i) {
-    const LayerSizes layer_sizes(c, i);
-    const Config& own = layer_sizes;
-    const LayerConfig layer = c.layer(i);
-    attention += 4.0 * own.q_dim() * kv_len;
-    matrices += 2.0 * c.dim * own.q_dim() + (layer.kv_layer < 0 ? 2.0 * c.dim * own.kv_dim() : 0);
-    double width = layer.has(kExpertsPart) ? 0 : own.ffn_dim;
-    if (has_experts(layer)) width += static_cast<double>(c.experts.ffn_dim) * c.experts.n_used + c.experts.shared_dim;
-    matrices += 3.0 * c.dim * width;
+  double ops = 0;
+  for (int layer = 0; layer < c.n_layers; ++layer) {
+    const LayerSizes sizes(c, layer);
+    const Config& own = sizes;
+    for (const PartKind* kind : parts_of(c, layer)) {
+      if (kind->keeps_kv) ops += 4.0 * own.q_dim() * kv_len;
+      std::set<Weight& (*)(void*)> seen;  // of several rows for one matrix, one exists
+      for (const MatrixRow& row : kind->rows().matrices) {
+        if (!applies(row, c, layer) || !seen.insert(row.member).second) continue;
+        const int64_t count = row.count.used != nullptr ? row.count.used(own) : count_of(row, own);
+        ops += 2.0 * count * size_of(row.n_out, own) * size_of(row.n_in, own);
+      }
+    }
   }
-  return 2 * matrices + attention;
+  return ops;
 }
 
 // "cuda"; "cuda x2" if two ranks share the model, "cuda, 2 stages" in a pipeline.
