@@ -532,7 +532,8 @@ def add_tokenizer(writer, vocab):
 
 def add_config(writer, spec, config):
     """The keys that llama.cpp's converters write: only for llama do they include vocab size and rope dimensions."""
-    writer.add_context_length(getattr(config, "max_position_embeddings", 2**20))
+    no_limit = 8192 if config.model_type == "recurrent_gemma" else 2**20
+    writer.add_context_length(getattr(config, "max_position_embeddings", no_limit))
     writer.add_embedding_length(config.hidden_size)
     writer.add_block_count(config.num_hidden_layers)
     if not dialect_of(config).has_attention:

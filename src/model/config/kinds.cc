@@ -8,7 +8,8 @@ namespace ingot {
 
 // Each kind is in a file of its own name. A new kind has a line in both lists.
 extern const PartKind kLatentAttentionPart;
-extern const PartKind kDeltaNetPart, kGatedDeltaPart;
+extern const PartKind kDeltaNetPart;
+extern const PartKind kGatedDeltaPart;
 extern const PartKind kShortConvPart;
 extern const PartKind kMamba1Part, kMamba2Part;
 extern const PartKind kKdaPart, kRgLruPart;

@@ -78,10 +78,10 @@ void expect_all_ops(const std::map<std::string, int>& ops, const Config& c, int 
   EXPECT_EQ(count("embed"), n_steps * (has_inputs ? 2 : 1));
   EXPECT_EQ(count("rope_angles"), n_attention == 0 ? 0 : n_steps * (c.local_theta > 0 ? 2 : 1));
   EXPECT_EQ(count("attention"), n_steps * n_attention);
-  EXPECT_EQ(count("short_conv"), n_steps * (n_recurrent + 2 * layers_with("kda")));
+  EXPECT_EQ(count("short_conv"), n_steps * (n_recurrent + 2 * (layers_with("kda") + layers_with("gated_delta"))));
   EXPECT_EQ(count("rg_lru"), n_steps * layers_with("rg_lru"));
   EXPECT_EQ(count("rank_one_rule"), n_steps * layers_with("kda"));
-  EXPECT_EQ(count("delta_rule"), n_steps * layers_with("delta_net"));
+  EXPECT_EQ(count("delta_rule"), n_steps * (layers_with("delta_net") + layers_with("gated_delta")));
   EXPECT_EQ(count("ssm_scan"), n_steps * layers_with("mamba2"));
   EXPECT_EQ(count("selective_scan"), n_steps * layers_with("mamba1"));
   EXPECT_EQ(count("kv_write") + count("qkv"), n_steps * (n_attention - n_apart));
