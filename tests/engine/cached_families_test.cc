@@ -44,8 +44,8 @@ TEST_P(CachedFamilies, ContinueFromCachedTokens) {
                              .max_seqs = 16,
                              .block_size = 8,
                              .n_kv_tokens = 8192,
-                             .n_snapshots = -1,
-                             .kv_dtype = DType::kF32},
+                             .kv_dtype = DType::kF32,
+                             .n_snapshots = -1},
                nullptr);
   Engine engine(runner, {.chunk = 13});
   const int n_prompt = static_cast<int>(prompt.size());
