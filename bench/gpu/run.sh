@@ -57,7 +57,7 @@ fi
 run_tests() {
   each() { "$BUILD/$1" --gtest_list_tests --gtest_filter="$2" | awk -v program="$1" '/^[^ ]/ {suite = $1} /^ / {print program, suite $1}'; }
   { each test_backend '*Cuda*:*/cuda'; each test_model '*CudaPerplexity*'; } >"$OUT/tests.txt"
-  echo "test_model *CudaGoldens*" >>"$OUT/tests.txt"
+  for filter in '*CudaGoldens*' 'Speech*'; do echo "test_model $filter" >>"$OUT/tests.txt"; done
   for filter in 'CudaFaults.*' '*CudaReplay*.F16/*:CudaReplays.*' '*CudaReplay*.F32/*' '*CudaReplay*.Deterministic/*' 'Devices/Deterministic.*/cuda' \
     'Models/BatchInvariance.*/cuda_*' 'Models/Hybrid.*/*_cuda' 'Models/CachedFamilies.*/*_cuda' 'Models/Scoring.*/cuda_*' 'Models/CudaVisionLogits.*'; do
     echo "test_engine $filter"
