@@ -853,7 +853,7 @@ complete -c ingot -n '__ingot_is "transcribe"' -l no-fallback -d 'keep a text th
 complete -c ingot -n '__ingot_is "transcribe"' -l compression-threshold -x -d 'a text that zlib compresses by more repeats itself [2.4]'
 complete -c ingot -n '__ingot_is "transcribe"' -l logprob-threshold -x -d 'a text with a lower mean log-probability is unlikely [-1]'
 complete -c ingot -n '__ingot_is "transcribe"' -l no-speech-threshold -x -d 'a window with a higher probability of no speech is silent if its...'
-complete -c ingot -n '__ingot_is "transcribe"' -l silence-level -x -d 'a window of 30 seconds is silent if it is quieter than this...'
+complete -c ingot -n '__ingot_is "transcribe"' -l silence-level -x -d 'sound that is quieter than this is silence, which is skipped where...'
 complete -c ingot -n '__ingot_is "transcribe"' -s s -l seed -x -d 'random seed of temperatures above 0'
 complete -c ingot -n '__ingot_is "transcribe"' -l max-seconds -x -d 'maximum length of a recording'
 complete -c ingot -n '__ingot_is "transcribe"' -l device -x -a 'cpu cuda cuda:1 auto ref' -d 'device to compute on'

@@ -175,7 +175,7 @@ void add_decoding_options(CLI::App& command, TranscribeVerb& o) {
                      "a window with a higher probability of no speech is silent if its text is unlikely [0.6]");
   command
       .add_option("--silence-level", o.options.quietest,
-                  "a window of 30 seconds is silent if it is quieter than this everywhere, in dBFS")
+                  "sound that is quieter than this is silence, which is skipped where a window would begin, in dBFS")
       ->capture_default_str();
   command.add_option("-s,--seed", o.options.seed, "random seed of temperatures above 0")->capture_default_str();
 }
@@ -209,9 +209,10 @@ void add_transcribe(CLI::App& app) {
                    "number of threads to compute with; 0: one for each core this process may use")
       ->check(CLI::Range(0, kMaxThreads))
       ->capture_default_str();
-  command->add_option("--quantize", o->quantize,
-                      "quantize F32, F16 and BF16 matrices while the model loads, such as to q8_0: faster, and a little "
-                      "less exact");
+  command->add_option(
+      "--quantize", o->quantize,
+      "quantize F32, F16 and BF16 matrices while the model loads, such as to q8_0: faster, and a little "
+      "less exact");
   command->add_flag("--check-tensors", o->check_tensors, "reject weights that are not finite; reads all weights first");
   command->add_option("--log-level", o->log_level, "log level: debug, info, warn, error or off")->capture_default_str();
   add_hub_options(*command, o->hub);

@@ -11,12 +11,14 @@
 #include "base/memory_error.h"
 #include "base/system.h"
 #include "cli/models/inspect_kernels.h"
+#include "cli/models/inspect_speech.h"
 #include "cli/models/metadata_json.h"
 #include "cli/options/built_in.h"
 #include "cli/options/commands.h"
 #include "cli/options/options.h"
 #include "model/files/load_quantizer.h"
 #include "model/program/kv_caches.h"
+#include "model/speech/speech_files.h"
 #include "model/vectors/embedder.h"
 #include "text/json_value.h"
 
@@ -363,6 +365,13 @@ void inspect(InspectOptions& o) {
     const JsonValue json = time_kernels(subject, o.rows, /*prints=*/!o.json);
     if (o.json) fmt::print("{}\n", json.dump(2));
     return;
+  }
+  if (!o.show_template && !o.fit && !o.tensors && built_in_name(o.model.path).empty()) {
+    o.model.path = resolve_model(o.model.path, o.model.hub);
+    if (is_speech_model(o.model.path)) {
+      const JsonValue speech = describe_speech(o.model.path);
+      return o.json ? fmt::print("{}\n", speech.dump(2)) : print_text(speech, 0);
+    }
   }
   const auto checkpoint = open_model_file(o.model);
   if (o.show_template) {

@@ -13,6 +13,7 @@
 #include "io/gguf/gguf.h"
 #include "model/config/arch_file.h"
 #include "model/devices/rank_facts.h"
+#include "model/speech/speech_files.h"
 
 namespace ingot {
 
@@ -327,7 +328,11 @@ std::shared_ptr<const Checkpoint> open_model_file(const ModelOptions& o) {
   set_log_level(parse_log_level(o.log_level));
   if (const std::string name = built_in_name(o.path); !name.empty())
     return with_overrides(built_in_file(name), o.overrides);
-  return open_with_overrides(resolve_model(o.path, o.hub), o.overrides);
+  const std::string path = resolve_model(o.path, o.hub);
+  if (is_speech_model(path))
+    throw Error("{}: a speech model, which writes down recordings: use `ingot transcribe` or `ingot serve`",
+                printable(path));
+  return open_with_overrides(path, o.overrides);
 }
 
 LoadedModel open_model(ModelOptions& o, const RunnerOptions& runner) {

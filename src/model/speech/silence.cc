@@ -9,16 +9,16 @@
 
 namespace ingot {
 
-double loudest_level(std::span<const float> samples) {
+size_t quiet_beginning(std::span<const float> samples, double level) {
   constexpr size_t kPiece = kSpeechRate * 30 / 1000;
-  double loudest = 0;
+  const double least = std::pow(10, level / 10) / 2;  // a sine has half the power of its peak
   for (size_t at = 0; at < samples.size(); at += kPiece) {
     const auto piece = samples.subspan(at, std::min(kPiece, samples.size() - at));
     double sum = 0;
     for (const float x : piece) sum += double{x} * x;
-    loudest = std::max(loudest, sum / static_cast<double>(piece.size()));
+    if (sum >= least * static_cast<double>(piece.size())) return at;
   }
-  return 10 * std::log10(2 * loudest);  // a sine has half the power of its peak
+  return samples.size();
 }
 
 bool says_something(std::string_view text) {

@@ -327,6 +327,16 @@ int64_t SpeechModel::transcribe_window(Call& call, std::span<const float> sample
   return step;
 }
 
+// How many samples at the beginning of a window are skipped, because there is no sound: all, or almost up to the sound,
+// if that is far enough.
+int64_t SpeechModel::quiet_before_sound(std::span<const float> samples, double level) const {
+  const auto n_samples = static_cast<int64_t>(samples.size()), n_window = int64_t{config().n_samples()};
+  const auto n_quiet = static_cast<int64_t>(quiet_beginning(samples, level));
+  if (n_quiet == n_samples) return n_samples;
+  const int64_t n_shortest = n_window / 30, n_kept = n_window / 150;  // a second, and a fifth of one
+  return n_quiet < n_shortest ? 0 : (n_quiet - n_kept) / kSamplesATime * kSamplesATime;
+}
+
 Transcript SpeechModel::transcribe(AudioStream& audio, const SpeechOptions& options, const SpeechProgress& progress) {
   check(options);
   Call call{.options = options,
@@ -340,7 +350,8 @@ Transcript SpeechModel::transcribe(AudioStream& audio, const SpeechOptions& opti
     const auto n_samples = static_cast<int64_t>(samples.size());
     if (n_samples == 0) throw Error("the audio has no sound: it has no samples");
     const size_t n_before = call.transcript.segments.size();
-    const int64_t step = loudest_level(samples) < options.quietest ? n_samples : transcribe_window(call, samples);
+    const int64_t n_quiet = quiet_before_sound(samples, options.quietest);
+    const int64_t step = n_quiet > 0 ? n_quiet : transcribe_window(call, samples);
     const std::span<const SpeechSegment> added = std::span(call.transcript.segments).subspan(n_before);
     call.at += step;
     if (progress.on_window &&

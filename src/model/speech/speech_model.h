@@ -30,7 +30,7 @@ struct SpeechOptions {
   std::optional<float> least_logprob = -1.0f;    // so is one whose tokens have a lower mean log-probability
   // A window is silent if the probability of silence is higher and its text is not likely enough.
   std::optional<float> most_no_speech = 0.6f;
-  double quietest = -60;  // dBFS: a window whose loudest 30 ms are quieter is silent
+  double quietest = -60;  // dBFS: where 30 ms are quieter, there is no sound, and no window begins
   uint64_t seed = 0;      // of draws
 };
 
@@ -71,6 +71,7 @@ class SpeechModel {
   Window write(const Call& call, const std::vector<int32_t>& prompt, float temperature);
   Window write_well(Call& call, const std::vector<int32_t>& prompt);
   bool is_poor(const Window& window, const SpeechOptions& options) const;
+  int64_t quiet_before_sound(std::span<const float> samples, double level) const;
   int64_t transcribe_window(Call& call, std::span<const float> samples);
   void add_word_times(Call& call, const Window& window, size_t first_segment, int64_t n_samples);
   int64_t add_segments(Call& call, const Window& window, int64_t n_samples) const;

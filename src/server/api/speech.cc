@@ -56,6 +56,7 @@ HttpResponse response_of(const Transcript& transcript, const std::string& format
 void run_speech(const ApiCall& call, bool translates) {
   const SpeechRequest request = read_speech_request(call, translates);
   ServedModel::Ticket ticket = admit(*call.model, 1);
+  if (call.model->is_stopping()) throw ApiError(503, "the server is shutting down");
   const auto start = SpeechClock::now();
   const auto is_gone = std::make_shared<std::atomic<bool>>(false);
   std::optional<SpeechEvents> events;

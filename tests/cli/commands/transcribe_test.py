@@ -58,6 +58,15 @@ def test_the_other_files_are_read_although_one_is_broken(ingot, tmp_path):
     assert done.stdout.startswith("==> ") and ingot("transcribe", "-m", MODEL, "-l", "de", TONE).stdout in done.stdout
 
 
+def test_other_commands_know_speech_models(ingot):
+    facts = json.loads(ingot("inspect", MODEL, "--json").stdout)
+    assert facts["architecture"] == "whisper" and facts["languages"] == ["en", "zh", "de"] and facts["window_seconds"] == 0.6
+    assert facts["decoder"]["vocabulary"] == 298 and "mel_bands: 8" in ingot("inspect", MODEL).stdout
+    for command in (["run", "-p", "x", "-m"], ["chat"], ["embed", "-p", "x"], ["inspect", "--fit"]):
+        done = ingot(*command, MODEL, ok=False)
+        assert done.returncode == 1 and "use `ingot transcribe`" in done.stderr, done.stderr
+
+
 def test_a_model_of_another_kind_is_named(ingot):
     done = ingot("transcribe", "-m", DATA / "models" / "qwen3.gguf", TONE, ok=False)
     assert done.returncode == 1 and "not one of whisper.cpp's files: it is a GGUF file" in done.stderr

@@ -94,12 +94,15 @@ Transcript example_transcript() {
   return t;
 }
 
-TEST(Silence, Levels) {
+TEST(Silence, Beginnings) {
   std::vector<float> sound(48000);
-  EXPECT_EQ(loudest_level(sound), -std::numeric_limits<double>::infinity());
-  EXPECT_EQ(loudest_level({}), -std::numeric_limits<double>::infinity());
-  for (size_t i = 20000; i < 22000; ++i) sound[i] = 0.01f * std::sin(static_cast<float>(i) * 0.3f);
-  EXPECT_NEAR(loudest_level(sound), -40, 0.2);
+  EXPECT_EQ(quiet_beginning(sound, -60), 48000u);
+  EXPECT_EQ(quiet_beginning({}, -60), 0u);
+  for (size_t i = 20000; i < 22000; ++i) sound[i] = 0.01f * std::sin(static_cast<float>(i) * 0.3f);  // -40 dBFS
+  EXPECT_EQ(quiet_beginning(sound, -39.5), 48000u);
+  EXPECT_EQ(quiet_beginning(sound, -40.5), 20160u);  // the first 30 ms that are loud throughout
+  EXPECT_EQ(quiet_beginning(sound, -60), 19680u);
+  EXPECT_EQ(quiet_beginning(std::span(sound).subspan(20500), -60), 0u);
 }
 
 TEST(Silence, TextsThatSaySomething) {

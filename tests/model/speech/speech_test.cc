@@ -328,6 +328,25 @@ TEST(Speech, QuietWindowsAreNotDecoded) {
   EXPECT_TRUE(transcript_of(model, options).segments.empty());
 }
 
+TEST(Speech, WindowsBeginWhereThereIsSound) {
+  SpeechModel model(open_speech_files(kSpeechData.string()), speech_backend("cpu"));
+  std::vector<float> samples(5000);
+  const std::vector<float> loud = golden_sound(kGoldenSamples);
+  samples.insert(samples.end(), loud.begin(), loud.end());
+  // 4,800 samples are quiet pieces of 30 ms; a little of them is kept, and times are steps of 320 samples.
+  constexpr int kSkipped = 4480;
+  SoundStream whole(samples), rest(std::vector<float>(samples.begin() + kSkipped, samples.end()));
+  SpeechOptions options = kGreedy;
+  options.quietest = -200;
+  const Transcript expected = model.transcribe(rest, options), found = model.transcribe(whole, kGreedy);
+  ASSERT_FALSE(expected.segments.empty());
+  ASSERT_EQ(found.segments.size(), expected.segments.size());
+  for (size_t i = 0; i < found.segments.size(); ++i) {
+    EXPECT_EQ(found.segments[i].tokens, expected.segments[i].tokens);
+    EXPECT_NEAR(found.segments[i].start, expected.segments[i].start + kSkipped / 16000.0, 1e-9);
+  }
+}
+
 TEST(Speech, CallersSeeEachWindowAndMayStop) {
   SpeechModel model(open_speech_files(kSpeechData.string()), speech_backend("cpu"));
   std::vector<double> done;
