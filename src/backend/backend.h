@@ -171,9 +171,9 @@ class Backend {
 
   // ---- primitives of some families: their bodies are in row_ops.h ----
   virtual void scale_by_position(Tensor x /* in, out [n_tokens, dim] */, const PositionScale& args);
-  // Multiplies dim / n_groups neighbouring elements by each factor, or by softplus of it.
+  // Multiplies dim / n_groups neighbouring elements by each factor.
   virtual void scale_groups(Tensor x /* in, out [n, dim] */,
-                            Tensor factors /* [n, n_groups], or [1, n_groups] for all rows */, bool softplus);
+                            Tensor factors /* [n, n_groups], or [1, n_groups] for all rows */, GroupFactor kind);
   virtual void xielu(Tensor x /* in, out [n, dim] */, const Xielu& args);
   // Scales each row of y to the root mean square of its row of x. m neighbouring rows of y have the same row of x.
   virtual void match_size(Tensor y /* in, out f32 [n * m, dim] */, Tensor x /* f32 [n, dim] */);

@@ -14,6 +14,9 @@ enum class NormKind : uint8_t { kRms, kLayer };
 // kSquaredRelu has no gate.
 enum class Activation : uint8_t { kSilu, kGeluTanh, kGelu, kClampedSwiglu, kSquaredRelu };
 
+// What multiplies a group of elements: a number, or a function of it.
+enum class GroupFactor : uint8_t { kAsIs, kSoftplus, kSigmoid };
+
 // Which two elements of a head rotate together. kHalfSplit: (i, i + rot_dim/2), as in Hugging Face models and in most
 // GGUF files. kInterleaved: (2i, 2i+1), as in GGUF files of the llama architecture.
 enum class RopeLayout : uint8_t { kHalfSplit, kInterleaved };

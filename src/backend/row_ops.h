@@ -21,11 +21,17 @@ inline float position_factor(const PositionScale& s, int32_t position) {
          s.beta * std::log(1.0f + std::floor(static_cast<float>(position + s.offset) / static_cast<float>(s.period)));
 }
 
-inline void scale_groups_of_row(float* x, int64_t n, const float* factors, int64_t n_groups, bool softplus) {
+inline float group_factor(float x, GroupFactor kind) {
+  switch (kind) {
+    case GroupFactor::kAsIs: return x;
+    case GroupFactor::kSoftplus: return std::max(x, 0.0f) + std::log1p(std::exp(-std::fabs(x)));
+    case GroupFactor::kSigmoid: return 1.0f / (1.0f + std::exp(-x));
+  }
+  return x;
+}
+inline void scale_groups_of_row(float* x, int64_t n, const float* factors, int64_t n_groups, GroupFactor kind) {
   const int64_t size = n / n_groups;
-  for (int64_t g = 0; g < n_groups; ++g)
-    scale_row(x + g * size, size,
-              softplus ? std::max(factors[g], 0.0f) + std::log1p(std::exp(-std::fabs(factors[g]))) : factors[g]);
+  for (int64_t g = 0; g < n_groups; ++g) scale_row(x + g * size, size, group_factor(factors[g], kind));
 }
 
 inline void xielu_row(float* x, int64_t n, const Xielu& a) {

@@ -137,8 +137,8 @@ class Wrapped : public Backend {
   void scale_by_position(Tensor x, const PositionScale& args) override {
     around("scale_by_position", x, [&] { inner_->scale_by_position(x, args); });
   }
-  void scale_groups(Tensor x, Tensor factors, bool softplus) override {
-    around("scale_groups", x, [&] { inner_->scale_groups(x, factors, softplus); });
+  void scale_groups(Tensor x, Tensor factors, GroupFactor kind) override {
+    around("scale_groups", x, [&] { inner_->scale_groups(x, factors, kind); });
   }
   void xielu(Tensor x, const Xielu& args) override {
     around("xielu", x, [&] { inner_->xielu(x, args); });

@@ -293,13 +293,14 @@ inline OpCase scale_by_position_case(std::vector<SeqShape> seqs, int64_t dim, Po
           }};
 }
 
-inline OpCase scale_groups_case(int64_t n, int64_t n_groups, int64_t size, bool softplus, bool one_row = false) {
+inline OpCase scale_groups_case(int64_t n, int64_t n_groups, int64_t size, GroupFactor kind, bool one_row = false) {
+  constexpr const char* kNames[] = {"", " softplus", " sigmoid"};
   return {"scale_groups",
-          fmt::format("scale_groups {} x {} of {}{}{}", n, n_groups, size, softplus ? " softplus" : "",
+          fmt::format("scale_groups {} x {} of {}{}{}", n, n_groups, size, kNames[static_cast<int>(kind)],
                       one_row ? " one row" : ""),
           kFloatError, 0, 8.0 * static_cast<double>(n * n_groups * size), [=](OpRig& rig) {
             const Tensor x = rig.values(n, n_groups * size), factors = rig.values(one_row ? 1 : n, n_groups, 3.0f);
-            return OpRun{[=, &rig] { rig.backend().scale_groups(x, factors, softplus); }, {x}};
+            return OpRun{[=, &rig] { rig.backend().scale_groups(x, factors, kind); }, {x}};
           }};
 }
 
@@ -423,10 +424,10 @@ inline void add_row_cases(std::vector<OpCase>& cases) {
     cases.push_back(keep_above_case(2, dim, -1.0f));
     cases.push_back(scale_by_position_case({{0, 3}, {700, 1}, {90, 20}}, dim, {.beta = 0.3f, .period = 16}));
     cases.push_back(scale_by_position_case({{5, 2}}, dim, {.beta = 0.1f, .period = 3, .offset = 1}));
-    for (const bool softplus : {false, true}) {
-      cases.push_back(scale_groups_case(4, 1, dim, softplus));
-      cases.push_back(scale_groups_case(9, 6, dim, softplus));
-      cases.push_back(scale_groups_case(5, dim, 1, softplus, true));
+    for (const GroupFactor kind : {GroupFactor::kAsIs, GroupFactor::kSoftplus, GroupFactor::kSigmoid}) {
+      cases.push_back(scale_groups_case(4, 1, dim, kind));
+      cases.push_back(scale_groups_case(9, 6, dim, kind));
+      cases.push_back(scale_groups_case(5, dim, 1, kind, true));
     }
   }
   cases.push_back(gather_case({{0, 4}, {2, 1}, {0, 9}}, 70));

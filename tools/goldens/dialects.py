@@ -156,6 +156,13 @@ def lfm2_keys(writer, config):
     writer.add_vocab_size(config.vocab_size)
 
 
+def lfm3_keys(writer, config):
+    lfm2_keys(writer, config)
+    listed_window_keys(writer, config)
+    writer.add_rope_dimension_count(config.head_dim)
+    writer.add_rope_freq_base_swa(config.rope_parameters["sliding_attention"]["rope_theta"])
+
+
 def lfm2_moe_keys(writer, config):
     expert_keys(writer, config)
     sigmoid_keys(writer, config)
@@ -280,7 +287,7 @@ def kv_heads(config, usual):
     if hasattr(config, "kv_lora_rank"):
         return 1  # latents
     if dialect_of(config).lists_kv_heads:
-        return [config.num_key_value_heads if kind == "full_attention" else 0 for kind in config.layer_types]
+        return [config.num_key_value_heads if kind in ("full_attention", "sliding_attention") else 0 for kind in config.layer_types]
     return usual
 
 
@@ -499,6 +506,7 @@ DIALECTS = {
     "glm4_moe": Dialect(A.GLM4_MOE, keys=both(expert_keys, rope_keys, sigmoid_keys, glm_keys)),
     "minimax_m2": Dialect(A.MINIMAXM2, keys=both(expert_keys, rope_keys, sigmoid_keys, minimax_keys)),
     "lfm2": Dialect(A.LFM2, keys=lfm2_keys, lists_kv_heads=True),
+    "lfm3": Dialect(A.LFM2, keys=lfm3_keys, lists_kv_heads=True, own_name="lfm3"),
     "mamba2": Dialect(A.MAMBA2, keys=mamba2_keys, has_attention=False),
     "mamba": Dialect(A.MAMBA, keys=mamba1_keys, has_attention=False),
     "falcon_mamba": Dialect(A.MAMBA, keys=mamba1_keys, has_attention=False),
@@ -516,6 +524,8 @@ DIALECTS = {
 OWN_NAMES = {  # names that the package's map lacks, or has in another form
     "block_sparse_moe.router.weight": "ffn_gate_inp.weight",
     "self_attn.sinks": "attn_sinks.weight",
+    "post_operator_norm.weight": "post_attention_norm.weight",
+    "post_ffn_norm.weight": "post_ffw_norm.weight",
     "mlp.experts.down_proj": "ffn_down_exps.weight",
     "mlp.experts.down_proj_bias": "ffn_down_exps.bias",
     "block_sparse_moe.experts.down_proj": "ffn_down_exps.weight",

@@ -37,7 +37,7 @@ from tiny_tokenizer import hf_tokenizer, token_list
 import safetensors.torch
 from transformers import (ApertusConfig, ArceeConfig, BambaConfig, FalconH1Config, FalconMambaConfig, JambaConfig, KimiLinearConfig, MambaConfig, RecurrentGemmaConfig, GraniteMoeHybridConfig, NemotronHConfig, Cohere2Config, Cohere2MoeConfig, Ernie4_5Config, Ernie4_5_MoeConfig, Glm4Config, HunYuanDenseV1Config,
                           LagunaConfig, Llama4TextConfig, Ministral3Config, Mistral4Config, MuseGlimmerTextConfig, Qwen2_5_VLTextConfig, Qwen3VLMoeTextConfig, Qwen3VLTextConfig, PhimoeConfig, SolarOpenConfig, Starcoder2Config, DeepseekV2Config, DeepseekV3Config, Exaone4Config, Gemma2Config, Gemma3nTextConfig, Gemma3TextConfig, Gemma4TextConfig, Gemma4UnifiedTextConfig, GemmaConfig, Glm4MoeConfig,
-                          Glm4MoeLiteConfig, GptOssConfig, GraniteConfig, GraniteMoeConfig, Lfm2Config, Lfm2MoeConfig, LlamaConfig, Mamba2Config, MiniMaxM2Config, MistralConfig,
+                          Glm4MoeLiteConfig, GptOssConfig, GraniteConfig, GraniteMoeConfig, Lfm2Config, Lfm2MoeConfig, Lfm3Config, LlamaConfig, Mamba2Config, MiniMaxM2Config, MistralConfig,
                           MixtralConfig, Olmo2Config, Olmo3Config, OlmoHybridConfig, OlmoeConfig, Phi3Config, Qwen2Config, Qwen2MoeConfig, Qwen3Config,
                           Qwen3_5MoeTextConfig, Qwen3_5TextConfig, Qwen3MoeConfig, Qwen3NextConfig, SeedOssConfig, SmolLM3Config)
 
@@ -111,6 +111,8 @@ NEMOTRON = dict(layer_norm_epsilon=1e-5, mamba_num_heads=4, mamba_head_dim=6, n_
 # Powers of two, so that a matrix has 16 bits with its factor and without.
 FALCON = dict(mamba_d_ssm=16, embedding_multiplier=4.0, lm_head_multiplier=0.5, mlp_multipliers=[0.5, 2.0], key_multiplier=0.5, attention_in_multiplier=2.0,
               attention_out_multiplier=0.5, ssm_multipliers=[0.5, 2.0, 4.0, 0.5, 2.0], ssm_in_multiplier=0.5, ssm_out_multiplier=2.0)
+LFM3 = {"full_attention": dict(rope_type="proportional", rope_theta=1e6, partial_rotary_factor=0.5),
+        "sliding_attention": dict(rope_type="default", rope_theta=1e4)}
 LFM2 = dict(norm_eps=1e-5, layer_types=["conv", "full_attention", "conv"])
 K_TYPES = {"token_embd*": "Q6_K", "*.0.attn_q*": "Q4_K", "*.0.attn_k*": "Q5_K", "*.0.attn_v*": "Q6_K",
            "*.0.ffn_gate*": "Q2_K", "*.0.ffn_up*": "Q4_K", "*.0.ffn_down*": "Q5_0", "*.1.attn_q*": "Q3_K",
@@ -265,6 +267,8 @@ SPECS = [
          extra=LFM2 | dict(block_multiple_of=7, block_ffn_dim_multiplier=1.2)),
     Spec("lfm2_moe", Lfm2MoeConfig, 23, 259, F16, dict(rope_theta=1e6), dim=16, n_heads=2, n_kv_heads=1, ffn=24, n_layers=3, tied=True, seed=1050, hf="new",
          extra=LFM2 | dict(num_experts=3, num_experts_per_tok=2, moe_intermediate_size=8, num_dense_layers=1, conv_L_cache=4)),
+    Spec("lfm3", Lfm3Config, 25, 259, F16, LFM3, dim=16, n_heads=2, n_kv_heads=1, head_dim=8, ffn=24, n_layers=3, tied=True, seed=1064, hf="new",
+         extra=dict(norm_eps=1e-5, layer_types=["conv", "sliding_attention", "full_attention"], sliding_window=9, conv_L_cache=7)),
     Spec("mamba2", Mamba2Config, 23, 259, F16, dim=16, n_heads=1, n_kv_heads=1, head_dim=8, ffn=0, n_layers=2, gain=1.4, seed=1051, hf="new",
          extra=dict(layer_norm_epsilon=1e-5, num_heads=4, n_groups=2, state_size=6, conv_kernel=4, chunk_size=8)),
     Spec("mamba", MambaConfig, 17, 259, F16, dim=16, n_heads=1, n_kv_heads=1, head_dim=8, ffn=0, n_layers=2, tied=True, gain=1.4, seed=1058, hf="new",

@@ -81,7 +81,7 @@ void run_block(const AltUpCorrectBlock& b, Backend& backend) {
   backend.correct_streams(x, backend.token_rows(b.fork), streams, coefs);
 
   backend.copy(branch, x);
-  if (b.x_scale) backend.scale_groups(branch, b.x_scale, false);
+  if (b.x_scale) backend.scale_groups(branch, b.x_scale, GroupFactor::kAsIs);
   backend.matmul(gate, branch, b.w_gate);
   backend.act_mul(gate, gate, backend.token_rows(b.layer_inputs).slice_cols(int64_t{b.layer} * b.width, b.width),
                   b.act);

@@ -97,7 +97,11 @@ void run_block(const AttentionBlock& b, Backend& backend) {
   if (b.gate) {
     const Tensor gates = b.gates.view(x.rows, b.gate.n_out);
     backend.matmul(gates, b.norm.weight ? norm_out : stream_of(backend, b), b.gate);
-    b.softplus_gate ? backend.scale_groups(attended, gates, true) : backend.gate(attended, gates);
+    if (b.softplus_gate || gates.cols < attended.cols) {
+      backend.scale_groups(attended, gates, b.softplus_gate ? GroupFactor::kSoftplus : GroupFactor::kSigmoid);
+    } else {
+      backend.gate(attended, gates);
+    }
   }
   join(backend, b.join, x, backend.token_rows(b.branch), attended, b.wo, b.bo, norm_out);
 }

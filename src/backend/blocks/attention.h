@@ -29,8 +29,9 @@ struct AttentionBlock {
   AttentionArgs attention;
   bool only_keys = false;  // writes keys and values to the cache, and leaves x as it is
   KvCache* kv = nullptr;
-  Weight gate;  // [n_heads * head_dim, dim] or empty: sigmoid(gate) multiplies the output of attention
-  bool softplus_gate = false;  // softplus in place of sigmoid; the gate may be [n_heads, dim]
+  // [n_heads * head_dim, dim], or [n_heads, dim], or empty: sigmoid(gate) multiplies the output of attention
+  Weight gate;
+  bool softplus_gate = false;  // in place of sigmoid
   Weight wo;    // [dim, n_heads * head_dim]
   Tensor bo;    // [1, dim] or empty
   Join join;

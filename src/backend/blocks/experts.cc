@@ -63,7 +63,7 @@ static void scaled_experts(Backend& backend, const ExpertsBlock& b, const Tensor
   backend.moe_route(ids, weights, logits, b.route);
   backend.moe_matmul(gate, norm_out, b.w_gate, ids, b.b_gate);
   backend.moe_matmul(up, norm_out, b.w_up, ids, b.b_up);
-  backend.scale_groups(gate, weights.reshape(rows, 1), false);
+  backend.scale_groups(gate, weights.reshape(rows, 1), GroupFactor::kAsIs);
   backend.act_mul(gate, gate, up, b.act);
   backend.moe_matmul(out, gate, b.w_down, ids, b.b_down);
   backend.moe_combine(to, out, weights);

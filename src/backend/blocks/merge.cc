@@ -31,7 +31,7 @@ void run_block(const MergeBlock& b, Backend& backend) {
   if (b.scale != 1) backend.scale(rows, b.scale, 0);
   if (b.shift) {
     backend.add_positions(rows, b.shift);
-    backend.scale_groups(rows, b.factors, false);
+    backend.scale_groups(rows, b.factors, GroupFactor::kAsIs);
   }
   if (b.merged_norm.weight || b.normalizes) {
     backend.norm(merged, rows, b.merged_norm);

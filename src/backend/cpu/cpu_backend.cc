@@ -187,9 +187,9 @@ void CpuBackend::scale_by_position(Tensor x, const PositionScale& args) {
   });
 }
 
-void CpuBackend::scale_groups(Tensor x, Tensor factors, bool softplus) {
+void CpuBackend::scale_groups(Tensor x, Tensor factors, GroupFactor kind) {
   for_rows(x.rows, x.rows * x.cols, [&](int64_t t, int) {
-    scale_groups_of_row(x.f32(t), x.cols, factors.f32(factors.rows > 1 ? t : 0), factors.cols, softplus);
+    scale_groups_of_row(x.f32(t), x.cols, factors.f32(factors.rows > 1 ? t : 0), factors.cols, kind);
   });
 }
 

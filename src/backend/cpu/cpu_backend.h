@@ -69,7 +69,7 @@ class CpuBackend final : public Backend {
   void moe_matmul(Tensor y, Tensor x, const Weight& w, Tensor ids, Tensor bias) override;
   void moe_combine(Tensor residual, Tensor y, Tensor weights) override;
   void scale_by_position(Tensor x, const PositionScale& args) override;
-  void scale_groups(Tensor x, Tensor factors, bool softplus) override;
+  void scale_groups(Tensor x, Tensor factors, GroupFactor kind) override;
   void xielu(Tensor x, const Xielu& args) override;
   void match_size(Tensor y, Tensor x) override;
   void mix_streams(Tensor x, Tensor streams, Tensor coefs) override;

@@ -118,7 +118,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
   void moe(const MoeArgs& args) override;
 
   void scale_by_position(Tensor x, const PositionScale& args) override;
-  void scale_groups(Tensor x, Tensor factors, bool softplus) override;
+  void scale_groups(Tensor x, Tensor factors, GroupFactor kind) override;
   void xielu(Tensor x, const Xielu& args) override;
   void match_size(Tensor y, Tensor x) override;
   void mix_streams(Tensor x, Tensor streams, Tensor coefs) override;

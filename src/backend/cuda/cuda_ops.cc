@@ -159,8 +159,8 @@ void CudaBackend::scale_by_position(Tensor x, const PositionScale& args) {
   check_launch("scale_by_position_rows");
 }
 
-void CudaBackend::scale_groups(Tensor x, Tensor factors, bool softplus) {
-  cuda::scale_group_rows(x, factors, softplus, core_.device);
+void CudaBackend::scale_groups(Tensor x, Tensor factors, GroupFactor kind) {
+  cuda::scale_group_rows(x, factors, kind, core_.device);
   check_launch("scale_group_rows");
 }
 

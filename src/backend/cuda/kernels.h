@@ -136,7 +136,7 @@ void scale_rows(const Tensor& x, float factor, float softcap, Device& device);
 void clamp_rows(const Tensor& x, float low, float high, Device& device);
 void act_rows(const Tensor& x, Activation act, const Tensor& bias, Device& device);  // bias: f32 [1, cols] or empty
 void scale_by_position_rows(const Tensor& x, const PositionScale& args, const int32_t* positions, Device& device);
-void scale_group_rows(const Tensor& x, const Tensor& factors /* f32 or f16 */, bool softplus, Device& device);
+void scale_group_rows(const Tensor& x, const Tensor& factors /* f32 or f16 */, GroupFactor kind, Device& device);
 void xielu_rows(const Tensor& x, const Xielu& args, Device& device);
 void add_positions(const Tensor& x, const Tensor& table, const int32_t* positions, Device& device);    // f32
 void cut_patches(const Tensor& y, const PatchArgs& args, Device& device);

@@ -306,10 +306,12 @@ struct ScaleGroups {
   Rows<T> x;
   Rows<F> factors;
   int64_t size;
-  bool softplus;
+  GroupFactor kind;
   __device__ void operator()(int64_t r, int64_t c) const {
     const float f = to_float(factors.at(r, c / size));
-    const float factor = softplus ? fmaxf(f, 0.0f) + log1pf(expf(-fabsf(f))) : f;
+    const float factor = kind == GroupFactor::kSoftplus  ? fmaxf(f, 0.0f) + log1pf(expf(-fabsf(f)))
+                         : kind == GroupFactor::kSigmoid ? 1.0f / (1.0f + expf(-f))
+                                                         : f;
     x.at(r, c) = from_float<T>(to_float(x.at(r, c)) * factor);
   }
 };
@@ -509,14 +511,14 @@ void scale_by_position_rows(const Tensor& x, const PositionScale& args, const in
   });
 }
 
-void scale_group_rows(const Tensor& x, const Tensor& factors, bool softplus, Device& device) {
+void scale_group_rows(const Tensor& x, const Tensor& factors, GroupFactor kind, Device& device) {
   with_type(x.dtype, [&](auto* px) {
     with_type(factors.dtype, [&](auto* pf) {
       using T = std::remove_pointer_t<decltype(px)>;
       using F = std::remove_pointer_t<decltype(pf)>;
       Rows<F> from = rows_of<F>(factors);
       if (factors.rows == 1) from.stride = 0;
-      each(x, device, ScaleGroups<T, F>{rows_of<T>(x), from, x.cols / factors.cols, softplus});
+      each(x, device, ScaleGroups<T, F>{rows_of<T>(x), from, x.cols / factors.cols, kind});
     });
   });
 }

@@ -233,11 +233,11 @@ void Backend::scale_by_position(Tensor x, const PositionScale& args) {
   for (int64_t t = 0; t < x.rows; ++t) scale_row(x.f32(t), x.cols, position_factor(args, batch_.positions[t]));
 }
 
-void Backend::scale_groups(Tensor x, Tensor factors, bool softplus) {
+void Backend::scale_groups(Tensor x, Tensor factors, GroupFactor kind) {
   HostRows host(*this);
   x = host.inout(x), factors = host.in(factors);
   for (int64_t t = 0; t < x.rows; ++t)
-    scale_groups_of_row(x.f32(t), x.cols, factors.f32(factors.rows > 1 ? t : 0), factors.cols, softplus);
+    scale_groups_of_row(x.f32(t), x.cols, factors.f32(factors.rows > 1 ? t : 0), factors.cols, kind);
 }
 
 void Backend::xielu(Tensor x, const Xielu& args) {

@@ -193,8 +193,10 @@ void read_family_facts(const GgufKeys& keys, const Gguf& file, Config& c) {
   if (c.arch->norm_by_eps && c.experts.shared_dim > 0) c.experts.scale /= 2, c.experts.shared_scale = 0.5f;
   if (is_llama4 && c.experts.n == 128) c.norms_heads = false;
   if (is_llama4) c.n_ctx_train = std::min(c.n_ctx_train, keys.integer_or("attention.chunk_size", 8192, 1, 1 << 30));
-  const TensorInfo* gate = c.arch->softplus_gate ? file.find("blk.0.attn_gate.weight") : nullptr;
-  c.gates_heads = gate != nullptr && gate->n_dims == 2 && static_cast<int>(gate->shape[1]) == heads_of_layer(c, 0);
+  for (int layer = 0; layer < c.n_layers && c.arch->gates_outputs && !c.gates_heads; ++layer) {
+    const TensorInfo* gate = file.find(fmt::format("blk.{}.attn_gate.weight", layer));
+    c.gates_heads = gate != nullptr && gate->n_dims == 2 && static_cast<int>(gate->shape[1]) == heads_of_layer(c, layer);
+  }
 }
 
 // The rows of the embedding. loader.cc checks them against the tokenizer's number of tokens.

@@ -351,7 +351,9 @@ void set_family_facts(const HfConfig& file, Config& c) {
   c.post_norm_eps = file.positive_or("post_norm_eps", 0);
   if (!file.flag_or("use_qk_norm", true)) c.norms_heads = false;
   const std::string gating = file.text_or("gating", "");
-  c.gates_heads = c.arch->softplus_gate && (gating.empty() || gating == "per-head");
+  c.gates_heads = (c.arch->softplus_gate || file.has("use_attention_gate")) && (gating.empty() || gating == "per-head");
+  for (const char* key : {"use_attention_gate", "use_sandwich_norm"})
+    if (!file.flag_or(key, true)) throw file.error(key, "is false, which is not supported");
   c.ffn_dim = file.integer_or("prefix_dense_intermediate_size",
                               file.integer_or("intermediate_size_mlp", c.ffn_dim, 1, 1 << 24), 1, 1 << 24);
   if (file.rope.alpha > 0 && file.rope.kind == "dynamic") {

@@ -255,7 +255,7 @@ class DirectoryExport {
       warn("cannot load the file: it does not support a bias of the attention's output, o_proj.bias");
     if (has(".ffn_down.bias") && !is_one_of({"llama", "granite", "granitemoe", "starcoder2"}))
       warn("cannot load the file: it does not support biases of the feed-forward");
-    if (is_one_of({"recurrentgemma", "olmo-hybrid"})) warn("cannot load the file: it does not know the architecture");
+    if (is_one_of({"recurrentgemma", "olmo-hybrid", "lfm3"})) warn("cannot load the file: it does not know the architecture");
     if (arch == "gemma3n")
       warn("cannot load the file: it needs keys and values of layers that read those of earlier layers");
     if (arch == "seed_oss") warn("cannot load the file in some of its releases");

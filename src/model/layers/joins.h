@@ -64,7 +64,7 @@ constexpr VectorRow mixer_norm_bias(VectorMember member) {
 constexpr VectorRow mixer_post_norm(VectorMember member) {
   return {.gguf_name = "blk.{}.post_attention_norm.weight",
           .hf_name = "model.layers.{}.post_self_attn_layernorm.weight|model.layers.{}.post_attention_layernorm.weight|"
-                     "model.layers.{}.feedforward_layer_norm.weight",
+                     "model.layers.{}.feedforward_layer_norm.weight|model.layers.{}.post_operator_norm.weight",
           .member = member,
           .n = kModelDim,
           .when = has_post_norms,

@@ -67,9 +67,11 @@ int adjusted_ffn(const HfConfig& file, int stated) {
   return (static_cast<int>(wanted) + multiple - 1) / multiple * multiple;
 }
 
-// Without layer_types, full_attn_idxs lists the layers with attention; without either, all layers have it.
+// Without layer_types, full_attn_idxs lists the layers with attention; without either, all layers have it. LFM3's
+// layers with a window are only in layer_types.
 void mark_layers(const HfConfig& file, Config& c) {
   if (!file.layer_types.empty()) return;
+  if (file.sliding_window > 0) throw file.error("layer_types", "is missing");
   const auto attention = file.integers("full_attn_idxs", 0, c.n_layers - 1);
   for (int i = 0; i < c.n_layers; ++i)
     set_mixer(c.layers[i], attention && std::ranges::count(*attention, i) == 0 ? kShortConvPart : kAttentionPart);
