@@ -260,6 +260,25 @@ TEST(RecurrentGemmaConfig, KeysOfDirectories) {
   EXPECT_THAT(with("conv1d_width", 17), HasSubstr("conv1d_width"));
 }
 
+TEST(Lfm3Config, KeysOfDirectories) {
+  const HfCopy copy("lfm3");
+  const auto with = [&](const char* key, const Json& value, Config* c = nullptr) {
+    return hf_complaint(copy, [&](Json& json) { json[key] = value; }, c);
+  };
+  Config c;
+  ASSERT_EQ(with("sliding_window", 5, &c), "");
+  EXPECT_EQ(kinds_of(c), "short_conv feed_forward attention feed_forward attention feed_forward");
+  EXPECT_EQ(c.layer(1).window, 5);
+  EXPECT_EQ(c.layer(1).rope, LayerRope::kLocal);
+  EXPECT_EQ(c.layer(2).window, 0);
+  EXPECT_EQ(c.layer(2).rope, LayerRope::kMain);
+  EXPECT_THAT(with("use_attention_gate", false), HasSubstr("use_attention_gate"));
+  EXPECT_THAT(with("use_sandwich_norm", false), HasSubstr("use_sandwich_norm"));
+  EXPECT_THAT(with("layer_types", nullptr), HasSubstr("layer_types"));
+  EXPECT_THAT(with("layer_types", {"conv", "sliding_attention"}), HasSubstr("layer_types"));
+  EXPECT_THAT(with("conv_L_cache", 17), HasSubstr("conv_L_cache"));
+}
+
 TEST(OlmoHybridConfig, KeysOfDirectories) {
   const HfCopy copy("olmo_hybrid");
   const auto with = [&](const char* key, const Json& value, Config* c = nullptr) {
