@@ -72,6 +72,15 @@ TEST(Audio, RatesBecomeSixteenThousand) {
   }
 }
 
+TEST(Audio, HighFrequenciesOfSpeechStay) {
+  for (const int rate : {22050, 44100, 48000}) {
+    SCOPED_TRACE(rate);
+    const std::vector<float> read =
+        decoded_audio(wav_bytes(tone(7000, rate, 0.5), {.rate = rate, .bits = 32, .is_float = true}));
+    EXPECT_LT(tone_error(read, 7000, 0.5), 2e-2);
+  }
+}
+
 TEST(Audio, FrequenciesAboveTheHalfOfTheRateAreLeftOut) {
   const std::vector<float> read = decoded_audio(wav_bytes(tone(12000, 48000, 0.5), {.rate = 48000}));
   for (size_t i = 400; i + 400 < read.size(); ++i) ASSERT_LT(std::abs(read[i]), 2e-3) << i;

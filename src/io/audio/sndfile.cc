@@ -100,7 +100,7 @@ class SndfileStream final : public AudioStream {
       check();
       int fault = 0;
       if (info_.samplerate != kSpeechRate)
-        resampler_ = libraries_.src_callback_new(next_of_file, SRC_SINC_FASTEST, 1, &fault, this);
+        resampler_ = libraries_.src_callback_new(next_of_file, SRC_SINC_MEDIUM_QUALITY, 1, &fault, this);
       if (fault != 0) throw Error("the audio cannot be resampled: {}", libraries_.src_strerror(fault));
     } catch (...) {
       libraries_.sf_close(sound_);
