@@ -154,7 +154,7 @@ std::string short_help(const CLI::App& command, const std::string& name, const s
   lines.emplace_back();
   const std::vector<const CLI::Option*> options = common_options(command, name), all = options_of(command);
   const Lines end = broken(command.get_parent() == nullptr
-                               ? "`ingot COMMAND --help` shows the options of a command, `ingot --help-all` examples."
+                               ? "`ingot COMMAND --help` shows its options, `ingot --help-all` examples."
                                : fmt::format("All {} options: {} --help-all", all.size(), name),
                            columns, 0);
   for (const CLI::App* sub : command.get_subcommands({}))
