@@ -46,7 +46,7 @@ function svg(tag, attributes, ...children) {
 export function boxedNode(file, boxes, unit) {
   const names = boxes.map(({label}) => label).filter(Boolean).join(', ');
   const image = make('img', {src: file.image, alt: file.name});
-  const figure = make('figure', {class: 'boxed', 'aria-label': `${file.name} with ${boxes.length === 1 ? 'a box' : `${boxes.length} boxes`}${names && `: ${names}`}`}, image);
+  const figure = make('figure', {class: 'with-boxes', 'aria-label': `${file.name} with ${boxes.length === 1 ? 'a box' : `${boxes.length} boxes`}${names && `: ${names}`}`}, image);
   image.addEventListener('load', () => {
     const {naturalWidth: width, naturalHeight: height} = image, [across, down] = sizeOf(unit, width, height);
     const clamped = (value, most) => Math.min(Math.max(value, 0), most);

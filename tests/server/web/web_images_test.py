@@ -155,15 +155,15 @@ def test_boxes_are_drawn_over_the_picture(browser, shot):
         hand_over(page, "DragEvent", "shapes.png", (PICTURES / case["picture"]).read_bytes())
         page.wait(f"{CHIPS} === 1")
         page.ask(case["question"])
-        page.wait(f"{DONE} && document.querySelector('.boxed rect')")
+        page.wait(f"{DONE} && document.querySelector('.with-boxes rect')")
         answer = page.js(f"{ANSWER}.querySelector('.body').innerText")
         assert is_right("box", case["answer"], answer.replace("\u00a0", " ")), answer
         # The drawing covers the picture, and its unit is the picture's pixel.
-        sizes = page.js("(i => [i.naturalWidth, i.naturalHeight, i.offsetWidth, i.offsetHeight])(document.querySelector('.boxed img'))")
-        assert page.js("document.querySelector('.boxed svg').getAttribute('viewBox')") == f"0 0 {sizes[0]} {sizes[1]}"
-        assert page.js("(r => [Math.round(r.width), Math.round(r.height)])(document.querySelector('.boxed svg').getBoundingClientRect())") == sizes[2:]
+        sizes = page.js("(i => [i.naturalWidth, i.naturalHeight, i.offsetWidth, i.offsetHeight])(document.querySelector('.with-boxes img'))")
+        assert page.js("document.querySelector('.with-boxes svg').getAttribute('viewBox')") == f"0 0 {sizes[0]} {sizes[1]}"
+        assert page.js("(r => [Math.round(r.width), Math.round(r.height)])(document.querySelector('.with-boxes svg').getBoundingClientRect())") == sizes[2:]
         said = json.loads(answer.replace("\u00a0", " "))["bbox_2d"]
-        rect = page.js("(r => ['x', 'y', 'width', 'height'].map(name => +r.getAttribute(name)))(document.querySelector('.boxed rect'))")
+        rect = page.js("(r => ['x', 'y', 'width', 'height'].map(name => +r.getAttribute(name)))(document.querySelector('.with-boxes rect'))")
         left, top, right, bottom = (v / 1000 * sizes[i % 2] for i, v in enumerate(said))
         assert rect == pytest.approx([left, top, right - left, bottom - top], abs=0.01)
         shot(page, "boxes")
