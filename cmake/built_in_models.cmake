@@ -1,7 +1,7 @@
 # Models that are part of the program. ingot_build_in(TARGET NAME FILE) assembles a GGUF file into TARGET, byte for byte,
 # for src/cli/options/built_in.cc. The data is read-only, so it uses no memory until it is read.
 enable_language(ASM)
-option(INGOT_DEMO "Build the demo models into the program (16 MB)" ON)
+option(INGOT_DEMO "Build the demo models into the program (15 MB)" ON)
 set(INGOT_DEMO_MODEL ${PROJECT_SOURCE_DIR}/models/demo.gguf CACHE FILEPATH "The GGUF file that is built into the program")
 
 function(ingot_build_in target name file)

@@ -15,6 +15,7 @@ from gguf_llama import add_keys, add_tensors, add_tokenizer
 from tokenizer import MARKS, SPECIAL
 
 MAX_BYTES = 12_000_000
+Q8_0 = gguf.GGMLQuantizationType.Q8_0
 DESCRIPTION = "The demo model of ingot, trained from text that the project generates: stories, questions, sums, JSON, tool calls."
 
 
@@ -27,11 +28,11 @@ def main():
     tokenizer = json.loads((args.run / "tokenizer.json").read_text(encoding="utf-8"))
     template = (pathlib.Path(__file__).parent / "chat_template.jinja").read_text(encoding="utf-8").rstrip("\n")
     writer = gguf.GGUFWriter(args.out, "llama")
-    add_keys(writer, config, "Ingot Demo", "10M", DESCRIPTION)
+    add_keys(writer, config, "Ingot Demo", "10M", DESCRIPTION, Q8_0)
     kinds = dict.fromkeys(SPECIAL, gguf.TokenType.CONTROL) | dict.fromkeys(MARKS, gguf.TokenType.USER_DEFINED)
     ids = {"bos": "<|endoftext|>", "eos": "<|endoftext|>", "eot": "<|im_end|>", "pad": "<|pad|>"}
     add_tokenizer(writer, tokenizer, template, kinds, ids)
-    add_tensors(writer, weights.load(args.run), config["n_heads"], config["n_kv_heads"])
+    add_tensors(writer, weights.load(args.run), config["n_heads"], config["n_kv_heads"], Q8_0)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

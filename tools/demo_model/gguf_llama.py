@@ -1,6 +1,6 @@
 """Writes a Llama of these tools as GGUF, with the keys, names and rope layout that llama.cpp's converter gives a Llama.
 
-Matrices become Q8_0, norms stay F32. Rows of Q and K are permuted from halves (i, i + n/2) to the neighbouring pairs (2i, 2i + 1)
+Matrices get the type that the caller names, norms stay F32. Rows of Q and K are permuted from halves (i, i + n/2) to the neighbouring pairs (2i, 2i + 1)
 that rope takes in a GGUF llama.
 """
 
@@ -18,7 +18,6 @@ NAMES = {
     "input_layernorm": "attn_norm",
     "post_attention_layernorm": "ffn_norm",
 }
-Q8_0 = gguf.GGMLQuantizationType.Q8_0
 
 
 def permute(rows, n_heads):  # [n_heads * head_dim, dim]
@@ -34,8 +33,8 @@ def gguf_name(name):
     return f"blk.{layer}.{NAMES[rest.removesuffix('.weight')]}.weight"
 
 
-def add_keys(writer, c, name, size, description):
-    """c: the fields of model.Config"""
+def add_keys(writer, c, name, size, description, kind):
+    """c: the fields of model.Config; kind: the type of matrices"""
     writer.add_type("model")
     writer.add_name(name)
     writer.add_description(description)
@@ -52,7 +51,7 @@ def add_keys(writer, c, name, size, description):
     writer.add_layer_norm_rms_eps(c["norm_eps"])
     writer.add_vocab_size(c["vocab_size"])
     writer.add_rope_dimension_count(c["dim"] // c["n_heads"])
-    writer.add_file_type(gguf.LlamaFileType.MOSTLY_Q8_0)
+    writer.add_file_type(gguf.LlamaFileType[f"MOSTLY_{kind.name}"])
     writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
 
 
@@ -74,7 +73,7 @@ def add_tokenizer(writer, tokenizer, template, kinds, special):
     writer.add_chat_template(template)
 
 
-def add_tensors(writer, state, n_heads, n_kv_heads):
+def add_tensors(writer, state, n_heads, n_kv_heads, kind):
     for name, value in state.items():
         if name.endswith("q_proj.weight"):
             value = permute(value, n_heads)
@@ -83,4 +82,4 @@ def add_tensors(writer, state, n_heads, n_kv_heads):
         if value.ndim == 1:
             writer.add_tensor(gguf_name(name), value.astype(np.float32))
         else:
-            writer.add_tensor(gguf_name(name), gguf.quants.quantize(value.astype(np.float32), Q8_0), raw_dtype=Q8_0)
+            writer.add_tensor(gguf_name(name), gguf.quants.quantize(value.astype(np.float32), kind), raw_dtype=kind)

@@ -1,7 +1,7 @@
 """Writes a trained vision model as a pair of GGUF files, with the keys and names of llama.cpp's converter for SmolVLM.
 
   export.py --run DIR --out ../../models/demo-vision/demo-vision.gguf [--directory DIR]
-The tower goes to a file beside it, mmproj.gguf. Matrices become Q8_0; the convolution is F16; vectors and
+The tower goes to a file beside it, mmproj.gguf. Matrices become Q4_1, which answers as well as Q8_0; the convolution is F16; vectors and
 positions stay F32. --directory writes the checkpoint as transformers saves it. Needs torch, transformers and gguf, no GPU.
 """
 
@@ -22,9 +22,10 @@ TOOLS = pathlib.Path(__file__).parent.parent
 sys.path += [str(TOOLS / "demo_model"), str(TOOLS / "goldens")]
 import vision_dialects  # noqa: E402
 import weights  # noqa: E402
-from gguf_llama import Q8_0, add_keys, add_tensors, add_tokenizer  # noqa: E402
+from gguf_llama import add_keys, add_tensors, add_tokenizer  # noqa: E402
 
 MAX_BYTES = 8_000_000
+MATRICES = gguf.GGMLQuantizationType.Q4_1
 
 
 def processor_of(run):
@@ -62,7 +63,7 @@ def write_tower(path, model, processor):
         if values.ndim == 4:
             writer.add_tensor(name, values.astype(np.float16))
         elif values.ndim == 2 and "embd" not in name:
-            writer.add_tensor(name, gguf.quants.quantize(values, Q8_0), raw_dtype=Q8_0)
+            writer.add_tensor(name, gguf.quants.quantize(values, MATRICES), raw_dtype=MATRICES)
         else:
             writer.add_tensor(name, values)
     finish(writer)
@@ -71,13 +72,14 @@ def write_tower(path, model, processor):
 def write_text(path, run, processor):
     writer = gguf.GGUFWriter(path, "llama")
     add_keys(writer, vars(TEXT) | {"head_dim": TEXT.head_dim}, "Ingot Demo Vision", "4M",
-             "The vision demo of ingot, trained on pictures that the project draws: shapes, colours, counts, words and numbers.")
+             "The vision demo of ingot, trained on pictures that the project draws: shapes, colours, counts, words and numbers.",
+             MATRICES)
     tokenizer = json.loads((run / "tokenizer.json").read_text(encoding="utf-8"))
     ids = {"bos": "<|im_start|>", "eos": "<end_of_utterance>", "pad": "<|pad|>"}
     add_tokenizer(writer, tokenizer, processor.chat_template, dict.fromkeys(SPECIAL, gguf.TokenType.CONTROL), ids)
     prefix = "model.text_model."
     state = {"model." + k.removeprefix(prefix): v for k, v in weights.load(run).items() if k.startswith(prefix)}
-    add_tensors(writer, state, TEXT.n_heads, TEXT.n_kv_heads)
+    add_tensors(writer, state, TEXT.n_heads, TEXT.n_kv_heads, MATRICES)
     finish(writer)
 
 

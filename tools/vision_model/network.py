@@ -1,7 +1,7 @@
 """The vision model: a small SmolVLM (Idefics 3) with Hugging Face's parameter names.
 
 A SigLIP tower reads patches of the picture. The connector joins squares of 2 x 2 patches into one vector, which replaces
-an <image> token. A Llama answers. Row lengths are multiples of 32, so that Q8_0 fits.
+an <image> token. A Llama answers. Row lengths are multiples of 32, so that blocks of 32 fit.
 """
 
 import pathlib

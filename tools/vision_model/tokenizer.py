@@ -3,20 +3,18 @@
   tokenizer.py --out DIR        writes DIR/tokenizer.json
 """
 
-import argparse
 import pathlib
 import random
-
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+import sys
 
 import questions
 import scenes
 
+sys.path.append(str(pathlib.Path(__file__).parent.parent / "demo_model"))
+import byte_bpe  # noqa: E402
+
 VOCAB_SIZE = 512
 SPECIAL = ["<|im_start|>", "<end_of_utterance>", "<fake_token_around_image>", "<image>", "<global-img>", "<row_1_col_1>", "<|pad|>"]
-SPLIT = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
 
 
 def texts():
@@ -30,33 +28,8 @@ def texts():
 
 
 def train():
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(Regex(SPLIT), "isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=VOCAB_SIZE - len(SPECIAL),
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator(texts(), trainer)
-    tokenizer.add_special_tokens([AddedToken(t, special=True, normalized=False) for t in SPECIAL])
-    if tokenizer.get_vocab_size() != VOCAB_SIZE:
-        raise SystemExit(f"the text gave {tokenizer.get_vocab_size()} tokens, not {VOCAB_SIZE}")
-    return tokenizer
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=pathlib.Path, required=True)
-    args = parser.parse_args()
-    args.out.mkdir(parents=True, exist_ok=True)
-    train().save(str(args.out / "tokenizer.json"))
+    return byte_bpe.train(texts(), VOCAB_SIZE, SPECIAL)
 
 
 if __name__ == "__main__":
-    main()
+    byte_bpe.main(__doc__, train)
