@@ -31,7 +31,7 @@ import torch
 import transformers
 from gguf import GGMLQuantizationType as QT
 from dialects import DIALECTS, dialect_of, falcon_factor, ffn_width, kv_heads, pieces, rope_of, rot_dim
-from makers import make_all, write_sidecar
+from makers import compact, make_all, write_sidecar
 from more_models import class_of
 from tiny_tokenizer import hf_tokenizer, token_list
 import safetensors.torch
@@ -684,6 +684,7 @@ def write_hf(folder, spec, model, tokens, logits):
     if spec.hf == "packed":
         safetensors.torch.save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
     hf_tokenizer(spec.vocab).save_pretrained(folder)
+    compact(folder)
     if spec.hf == "old":
         (old_nemotron if spec.config is NemotronHConfig else old_config)(folder / "config.json")
     for file in folder.iterdir():

@@ -12,6 +12,13 @@ def write_sidecar(path, values):
     path.write_text("{\n" + ",\n".join(f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in values.items()) + "\n}\n")
 
 
+def compact(folder):
+    """Writes the tokenizer.json of all models again, without the spaces that are half of such a file."""
+    for path in sorted(folder.rglob("tokenizer.json")):
+        values = json.loads(path.read_text(encoding="utf-8"))
+        path.write_text(json.dumps(values, ensure_ascii=False, separators=(",", ":")) + "\n", encoding="utf-8")
+
+
 def make_all(description, specs, make_golden, first_seed, folder):
     """Calls make_golden(spec, seed, folder) for all specs, or for those named. A spec's seed does not depend on which
     other specs are made."""
@@ -28,3 +35,4 @@ def make_all(description, specs, make_golden, first_seed, folder):
     for i, spec in enumerate(specs):
         if not args.names or spec.name in args.names:
             make_golden(spec, getattr(spec, "seed", 0) or first_seed + i, args.out)
+    compact(args.out)

@@ -305,7 +305,7 @@ def main():
     texts = make_texts(random.Random(SEED))
 
     def write(name, value):
-        text = json.dumps(value, ensure_ascii=True, separators=(",", ":"))
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
         (folder / f"{name}.json").write_text(text + "\n")
         print(name, len(text), "bytes")
 

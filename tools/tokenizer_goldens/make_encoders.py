@@ -177,7 +177,7 @@ def main():
 
     def write(path, value):
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(value, ensure_ascii=True, separators=(",", ":")) + "\n")
+        path.write_text(json.dumps(value, ensure_ascii=False, separators=(",", ":")) + "\n")
 
     model, proto = train_sentencepiece(rng, texts)
     for name, tokenizer, config in make_tokenizers(rng, proto):

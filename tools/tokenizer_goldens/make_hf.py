@@ -124,7 +124,7 @@ def main():
 
     def write(path, value):
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(value, ensure_ascii=True, separators=(",", ":")) + "\n")
+        path.write_text(json.dumps(value, ensure_ascii=False, separators=(",", ":")) + "\n")
 
     for name, tokenizer, config in make_tokenizers(rng):
         spec = json.loads(tokenizer.to_str())

@@ -88,7 +88,7 @@ def main():
         reference = pretokenizer(name, byte_level=False)
         pieces[name] = [[end - begin for _, (begin, end) in reference.pre_tokenize_str(text)] for text in texts]
     golden = {"properties": properties, "texts": texts, "pieces": pieces}
-    text = json.dumps(golden, ensure_ascii=True, separators=(",", ":"))
+    text = json.dumps(golden, ensure_ascii=False, separators=(",", ":"))
     (root / "tests/data/tokenizers/unicode.json").write_text(text + "\n")
     print(len(text), "bytes")
 
