@@ -102,7 +102,7 @@ def main():
                             "in_reasoning": text.find("</think>") > text.find("<think>") == -1,
                             "reasoning": turn.get("reasoning", ""), "content": turn.get("content", ""),
                             "calls": [{"name": n, "arguments": a} for n, a in turn["calls"]]})
-    print(json.dumps({"tools": TOOLS, "turns": goldens}, ensure_ascii=False, indent=1))
+    print(json.dumps({"tools": TOOLS, "turns": goldens}, ensure_ascii=False, separators=(",", ":")))
 
 
 main()
