@@ -5,7 +5,7 @@ from collections import Counter
 from scenes import COLOURS, SHAPES
 
 NUMBERS = ["no", "one", "two", "three", "four", "five", "six"]
-KINDS = ["describe", "shape", "colour", "count", "number", "position", "word", "box"]
+KINDS = ["describe", "shape", "colour", "count", "number", "position", "word", "blank", "box"]  # blank: no such text
 
 
 def article(noun):
@@ -134,5 +134,9 @@ def ask(rng, scene):
     while True:
         maker = rng.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
         pair = MAKERS[maker](rng, scene)
-        if pair:
-            return ("number" if scene.is_number else "word") if maker == "text" else maker, *pair
+        if not pair:
+            continue
+        kind = maker
+        if maker == "text":
+            kind = "blank" if not pair[1].startswith('"') else "number" if scene.is_number else "word"
+        return kind, *pair

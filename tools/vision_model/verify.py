@@ -18,26 +18,19 @@ import questions
 import scenes
 from score import is_right
 
-RUDE = {"fuk", "fuc", "cum", "tit", "sex", "ass", "nig", "fag", "pis", "poo", "cok", "dik", "nazi", "kkk"}
-
 
 def draw(n, seed):
-    """(PNG bytes, [(kind, question, answer)]): each picture with up to five kinds of question."""
+    """(PNG bytes, [(kind, question, answer)]): each picture with up to six kinds of question."""
     rng = random.Random(f"verify {seed}")
-    while n > 0:
+    for _ in range(n):
         picture, scene = scenes.make(rng.getrandbits(64), held_out=True)
-        if any(rude in scene.text.lower() for rude in RUDE):
-            continue
         asked = {}
         for _ in range(40):
             kind, question, answer = questions.ask(rng, scene)
-            if kind in ("word", "number") and not scene.text and rng.random() < 0.8:
-                continue  # most pictures whose text is asked for have one
             asked.setdefault(kind, (kind, question, answer))
         data = io.BytesIO()
         picture.quantize(64, dither=0).save(data, "PNG", optimize=True)
-        yield data.getvalue(), rng.sample(list(asked.values()), min(5, len(asked)))
-        n -= 1
+        yield data.getvalue(), rng.sample(list(asked.values()), min(6, len(asked)))
 
 
 def ask(server, picture, question):
@@ -62,7 +55,7 @@ def main():
         for i, (picture, asked) in enumerate(draw(args.pictures, args.seed)):
             (args.out / f"{i:02}.png").write_bytes(picture)
             cases += [{"picture": f"{i:02}.png", "kind": k, "question": q, "answer": a} for k, q, a in asked]
-        (args.out / "cases.json").write_text(json.dumps(cases, indent=0) + "\n")
+        (args.out / "cases.json").write_text(json.dumps(cases, separators=(",", ":")) + "\n")
     if args.ask:
         right = collections.defaultdict(list)
         for picture, asked in draw(args.pictures, args.seed):
