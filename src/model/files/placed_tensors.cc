@@ -29,10 +29,14 @@ HostTensor PlacedTensors::find(const std::string& name, int64_t n_out, int64_t n
 }
 
 Weight PlacedTensors::matrix(const std::string& name, int64_t n_out, int64_t n_in, unsigned use) {
-  const HostTensor host = find(name, n_out, n_in);
+  return rows_of(name, n_out, 0, n_out, n_in, use);
+}
+
+// A backend that copies the bytes leaves none to keep.
+Weight PlacedTensors::prepare(Format format, int64_t n_out, int64_t n_in, std::shared_ptr<std::vector<uint8_t>> bytes) {
   const Weight weight =
-      backend_.prepare({.format = host.format, .n_out = n_out, .n_in = n_in, .codes = host.data}, use);
-  if (weight.codes == nullptr) source_.release(host);
+      backend_.prepare({.format = format, .n_out = n_out, .n_in = n_in, .codes = bytes->data()}, kForMatmul);
+  if (weight.codes != nullptr) kept_.push_back(std::move(bytes));
   return weight;
 }
 
@@ -44,8 +48,7 @@ Weight PlacedTensors::matrix_in_order(const std::string& name, const std::vector
   for (size_t i = 0; i < rows.size(); ++i)
     std::memcpy(bytes->data() + i * n_bytes, host.data + static_cast<size_t>(rows[i]) * n_bytes, n_bytes);
   source_.release(host);
-  kept_.push_back(bytes);
-  return backend_.prepare({.format = host.format, .n_out = n_out, .n_in = n_in, .codes = bytes->data()}, kForMatmul);
+  return prepare(host.format, n_out, n_in, bytes);
 }
 
 Weight PlacedTensors::convolution(const std::string& name, int64_t n_out, int64_t n_in, int64_t kernel) {
@@ -56,31 +59,36 @@ Weight PlacedTensors::convolution(const std::string& name, int64_t n_out, int64_
   return weight;
 }
 
-Weight PlacedTensors::rows_of(const std::string& name, int64_t total, int64_t first, int64_t n_out, int64_t n_in) {
+Weight PlacedTensors::rows_of(const std::string& name, int64_t total, int64_t first, int64_t n_out, int64_t n_in,
+                              unsigned use) {
   const HostTensor host = find(name, total, n_in);
   const uint8_t* rows = host.data + first * static_cast<int64_t>(row_bytes(host.format, n_in));
   const Weight weight =
-      backend_.prepare({.format = host.format, .n_out = n_out, .n_in = n_in, .codes = rows}, kForMatmul);
+      backend_.prepare({.format = host.format, .n_out = n_out, .n_in = n_in, .codes = rows}, use);
   if (weight.codes == nullptr && first + n_out == total) source_.release(host);
   return weight;
 }
 
+std::vector<float> PlacedTensors::numbers_of_rows(const std::string& name, int64_t total, int64_t first, int64_t n_out,
+                                                  int64_t n_in) {
+  return decoded(find(name, total, n_in), first, n_out);
+}
+
 std::vector<float> PlacedTensors::numbers(const std::string& name, int64_t n_out, int64_t n_in, bool optional) {
   if (optional && !has(name)) return {};
-  return decoded(find(name, n_out, n_in));
+  return numbers_of_rows(name, n_out, 0, n_out, n_in);
 }
 
 std::vector<float> PlacedTensors::convolution_numbers(const std::string& name, int64_t n_out, int64_t n_in,
                                                      int64_t kernel) {
-  return decoded(find(name, n_out, n_in, kernel));
+  return decoded(find(name, n_out, n_in, kernel), 0, n_out);
 }
 
-std::vector<float> PlacedTensors::decoded(const HostTensor& host) {
-  const int64_t n_out = host.n_out, n_in = host.n_in;
+std::vector<float> PlacedTensors::decoded(const HostTensor& host, int64_t first, int64_t n_out) {
+  const int64_t n_in = host.n_in, n_bytes = static_cast<int64_t>(row_bytes(host.format, n_in));
   std::vector<float> values(static_cast<size_t>(n_out * n_in));
   for (int64_t i = 0; i < n_out; ++i)
-    decode_row(host.format, host.data + i * static_cast<int64_t>(row_bytes(host.format, n_in)),
-               values.data() + i * n_in, n_in);
+    decode_row(host.format, host.data + (first + i) * n_bytes, values.data() + i * n_in, n_in);
   source_.release(host);
   return values;
 }
@@ -100,8 +108,7 @@ Tensor PlacedTensors::upload(const std::vector<float>& values, int64_t n_rows, i
 Weight PlacedTensors::matrix_of(const std::vector<float>& values, int64_t n_out, int64_t n_in, Format format) {
   const auto kept = std::make_shared<std::vector<uint8_t>>(static_cast<size_t>(n_out) * row_bytes(format, n_in));
   encode_row(format, values.data(), kept->data(), n_out * n_in);
-  kept_.push_back(kept);
-  return backend_.prepare({.format = format, .n_out = n_out, .n_in = n_in, .codes = kept->data()}, kForMatmul);
+  return prepare(format, n_out, n_in, kept);
 }
 
 }  // namespace ingot

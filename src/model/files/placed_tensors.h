@@ -25,7 +25,10 @@ class PlacedTensors {
   // A matrix that is stored as a convolution [n_out, ..., kernel], such as over pieces of a picture.
   Weight convolution(const std::string& name, int64_t n_out, int64_t n_in, int64_t kernel);
   // Rows [first, first + n_out) of a matrix with `total` rows.
-  Weight rows_of(const std::string& name, int64_t total, int64_t first, int64_t n_out, int64_t n_in);
+  Weight rows_of(const std::string& name, int64_t total, int64_t first, int64_t n_out, int64_t n_in,
+                 unsigned use = kForMatmul);
+  std::vector<float> numbers_of_rows(const std::string& name, int64_t total, int64_t first, int64_t n_out,
+                                     int64_t n_in);
   // The numbers of a tensor [n_out, n_in] on the host. optional: empty if the checkpoint lacks the tensor.
   std::vector<float> numbers(const std::string& name, int64_t n_out, int64_t n_in, bool optional = false);
   // Those of a convolution.
@@ -41,7 +44,8 @@ class PlacedTensors {
   std::vector<std::shared_ptr<void>> take_kept() { return std::move(kept_); }
 
  private:
-  std::vector<float> decoded(const HostTensor& host);
+  std::vector<float> decoded(const HostTensor& host, int64_t first, int64_t n_out);
+  Weight prepare(Format format, int64_t n_out, int64_t n_in, std::shared_ptr<std::vector<uint8_t>> bytes);
   HostTensor find(const std::string& name, int64_t n_out, int64_t n_in, int64_t kernel = 0);
 
   WeightSource& source_;

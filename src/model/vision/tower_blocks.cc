@@ -219,55 +219,29 @@ class TowerLoader {
     return tensors_.matrix_of(rows, c_.dim, int64_t{c_.n_heads} * blocks_.head_dim, Format::F16);
   }
 
-  // As load_qkv(), with wider heads.
-  void load_wider_qkv(AttentionBlock& b, const TowerLayerNames& names, int layer) {
+  // Three matrices, or one with the rows of all three.
+  void load_qkv(AttentionBlock& b, const TowerLayerNames& names, int layer) {
     const std::string fused = name_of(names.qkv, layer);
     const bool is_fused = *names.qkv != 0 && tensors_.has(fused + ".weight");
+    const int64_t dim = c_.dim;
     const char* parts[] = {names.q, names.k, names.v};
     Weight* weights[] = {&b.wq, &b.wk, &b.wv};
     Tensor* biases[] = {&b.bq, &b.bk, &b.bv};
     for (int i = 0; i < 3; ++i) {
       const std::string name = is_fused ? fused : name_of(parts[i], layer);
-      const int64_t n = i == 0 ? c_.q_dim() : c_.kv_dim(), n_wide = n / c_.head_dim * blocks_.head_dim;
-      const int64_t n_stored = is_fused ? 3 * int64_t{c_.dim} : n, first = is_fused ? i * int64_t{c_.dim} : 0;
-      const std::vector<float> rows = tensors_.numbers(name + ".weight", n_stored, c_.dim),
-                               bias = tensors_.numbers(name + ".bias", 1, n_stored, true);
-      const auto part = [&](const std::vector<float>& all, int64_t n_in) {
-        return wider_heads(std::span(all).subspan(static_cast<size_t>(first * n_in), static_cast<size_t>(n * n_in)),
-                           n_in);
-      };
-      *weights[i] = tensors_.matrix_of(part(rows, c_.dim), n_wide, c_.dim, Format::F16);
-      if (!bias.empty()) *biases[i] = tensors_.upload(part(bias, 1), 1, n_wide);
-    }
-  }
-
-  // Three matrices, or one with the rows of all three.
-  void load_qkv(AttentionBlock& b, const TowerLayerNames& names, int layer) {
-    if (blocks_.head_dim != c_.head_dim) return load_wider_qkv(b, names, layer);
-    const std::string fused = name_of(names.qkv, layer);
-    const bool is_fused = *names.qkv != 0 && tensors_.has(fused + ".weight");
-    const int64_t dim = c_.dim;
-    const std::vector<float> fused_bias =
-        is_fused ? tensors_.numbers(fused + ".bias", 1, 3 * dim, true) : std::vector<float>{};
-    const char* parts[] = {names.q, names.k, names.v};
-    Weight* weights[] = {&b.wq, &b.wk, &b.wv};
-    Tensor* biases[] = {&b.bq, &b.bk, &b.bv};
-    for (int i = 0; i < 3; ++i) {
-      if (is_fused) {
-        *weights[i] = tensors_.rows_of(fused + ".weight", 3 * dim, i * dim, dim, dim);
-        if (!fused_bias.empty())
-          *biases[i] = tensors_.upload({fused_bias.begin() + i * dim, fused_bias.begin() + (i + 1) * dim}, 1, dim);
-      } else {
-        const std::string name = name_of(parts[i], layer);
-        const int64_t n = i == 0 ? c_.q_dim() : c_.kv_dim();
-        if (family_.is_gemma4 && i < 2) {
-          *weights[i] =
-              tensors_.matrix_in_order(name + ".weight", quarters_in_order(i == 0 ? c_.n_heads : c_.n_kv_heads), dim);
-          continue;
-        }
-        *weights[i] = tensors_.matrix(name + ".weight", n, dim);
-        *biases[i] = tensors_.vector(name + ".bias", n, true);
+      const int n_heads = i == 0 ? c_.n_heads : c_.n_kv_heads;
+      if (!is_fused && family_.is_gemma4 && i < 2) {
+        *weights[i] = tensors_.matrix_in_order(name + ".weight", quarters_in_order(n_heads), dim);
+        continue;
       }
+      const int64_t n = int64_t{n_heads} * c_.head_dim, n_wide = int64_t{n_heads} * blocks_.head_dim,
+                    total = is_fused ? 3 * dim : n, first = is_fused ? i * dim : 0;
+      *weights[i] = n_wide == n ? tensors_.rows_of(name + ".weight", total, first, n, dim)
+                                : tensors_.matrix_of(wider_heads(tensors_.numbers_of_rows(name + ".weight", total,
+                                                                                          first, n, dim), dim),
+                                                     n_wide, dim, Format::F16);
+      const std::vector<float> bias = tensors_.numbers(name + ".bias", 1, total, true);
+      if (!bias.empty()) *biases[i] = tensors_.upload(wider_heads(std::span(bias).subspan(first, n), 1), 1, n_wide);
     }
   }
 

@@ -11,7 +11,6 @@
 #pragma once
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
