@@ -229,6 +229,8 @@ Words known_arguments(const CLI::App& app, int argc, char** argv) {
   Words args = known_words(Words(argv + 1, argv + argc));
   if (args[0].starts_with("-")) return args;
   const CLI::App* command = find_command(app, args[0]);
+  for (const CLI::App* part : command->get_subcommands({}))  // `bench images`
+    if (args.size() > 1 && part->get_name() == args[1]) command = part;
   return Arguments(*command, std::move(args)).known();
 }
 
