@@ -195,7 +195,8 @@ void read_family_facts(const GgufKeys& keys, const Gguf& file, Config& c) {
   if (is_llama4) c.n_ctx_train = std::min(c.n_ctx_train, keys.integer_or("attention.chunk_size", 8192, 1, 1 << 30));
   for (int layer = 0; layer < c.n_layers && c.arch->gates_outputs && !c.gates_heads; ++layer) {
     const TensorInfo* gate = file.find(fmt::format("blk.{}.attn_gate.weight", layer));
-    c.gates_heads = gate != nullptr && gate->n_dims == 2 && static_cast<int>(gate->shape[1]) == heads_of_layer(c, layer);
+    c.gates_heads =
+        gate != nullptr && gate->n_dims == 2 && static_cast<int>(gate->shape[1]) == heads_of_layer(c, layer);
   }
 }
 

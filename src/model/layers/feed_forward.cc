@@ -101,7 +101,8 @@ constexpr VectorRow kVectors[] = {
      .optional = kOptional, .when = is_fused, .gguf_slice = kUpOfTwo, .hf_slice = kUpOfTwo},
     {.gguf_name = "blk.{}.ffn_down.bias", .hf_name = DOWN_NAMES("bias"),
      .member = at<&B::b_down>, .n = kModelDim, .shard = Shard::kOnce, .optional = kOptional},
-    {.gguf_name = "blk.{}.post_ffw_norm.weight", .hf_name = "model.layers.{}.post_feedforward_layernorm.weight|model.layers.{}.post_mlp_layernorm.weight|"
+    {.gguf_name = "blk.{}.post_ffw_norm.weight",
+     .hf_name = "model.layers.{}.post_feedforward_layernorm.weight|model.layers.{}.post_mlp_layernorm.weight|"
      "model.layers.{}.post_ffn_norm.weight",
      .member = at<&B::join, &Join::post_norm, &NormArgs::weight>, .n = kModelDim,
      .when = has_post_norms, .hf_kept = VectorRow::kLessOne},
