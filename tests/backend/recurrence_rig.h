@@ -64,6 +64,25 @@ struct Steps {
   }
 };
 
+// Three sequences. Each has two slots, and may stay in one.
+class GrowingSequences {
+ public:
+  // 1 to 9 more tokens of each sequence, or n_long of the second one if it is not 0.
+  Steps next(LayerRandom& random, int n_long = 0) {
+    Steps steps;
+    for (int seq = 0; seq < kSeqs; ++seq) {
+      const int n = n_long > 0 && seq == 1 ? n_long : random.integer(1, 9), out = 2 * seq + random.integer(0, 1);
+      steps.add(past_[seq], n, at_[seq], out);
+      past_[seq] += n, at_[seq] = out;
+    }
+    return steps;
+  }
+  static constexpr int kSeqs = 3, kSlots = 2 * kSeqs;
+
+ private:
+  int past_[kSeqs] = {}, at_[kSeqs] = {};
+};
+
 // Sums over the state have rounding errors in proportion to their terms.
 inline void expect_close_rows(const std::vector<float>& got, const std::vector<float>& want, int64_t width) {
   ASSERT_EQ(got.size(), want.size());

@@ -81,18 +81,11 @@ void expect_near(const std::vector<float>& a, const std::vector<float>& b) {
 
 TEST_P(Recurrence, EqualsRefInAnySteps) {
   for (int round = 0; round < 12; ++round) {
-    constexpr int kSeqs = 3;
-    const Layer layer(random_, 2 * kSeqs);
+    const Layer layer(random_, GrowingSequences::kSlots);
     const auto states = backend_->make_states(layer.shape()), ref_states = ref_->make_states(layer.shape());
-    int past[kSeqs] = {}, at[kSeqs] = {};
+    GrowingSequences sequences;
     for (int i = 0; i < 4; ++i) {
-      Steps steps;
-      for (int seq = 0; seq < kSeqs; ++seq) {  // each sequence has two slots, and may stay in one
-        const int n = random_.integer(1, 9), out = 2 * seq + random_.integer(0, 1);
-        steps.add(past[seq], n, at[seq], out);
-        past[seq] += n;
-        at[seq] = out;
-      }
+      const Steps steps = sequences.next(random_);
       const Inputs inputs(random_, layer, static_cast<int>(steps.positions.size()));
       for (const int l : {0, 1})
         expect_near(run(*backend_, *states, layer, steps, inputs, l), run(*ref_, *ref_states, layer, steps, inputs, l));
