@@ -136,7 +136,7 @@ struct SelectiveLayer {
   std::vector<float> decay, dt_bias, skip;
 
   explicit SelectiveLayer(LayerRandom& random) {
-    n_channels = random.integer(1, 150);
+    n_channels = random.integer(8, 150);  // with fewer, the terms of all outputs of a token may cancel
     state_dim = random.integer(1, 64);
     decay = random.normal(int64_t{n_channels} * state_dim, -1, 1.5f);
     for (float& d : decay) d = -std::exp(d);
