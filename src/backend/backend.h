@@ -195,6 +195,9 @@ class Backend {
   virtual void rg_lru(const RgLruArgs& args);
   virtual void kda_inputs(const KdaInputsArgs& args);
   virtual void rank_one_rule(const RankOneRuleArgs& args);
+  virtual void mix_tokens(const MixTokensArgs& args);
+  virtual void wkv7_inputs(const Wkv7InputsArgs& args);
+  virtual void wkv7_outputs(const Wkv7OutputsArgs& args);
 
   // ---- fused ops: the default body defines the meaning of each ----
   virtual void qkv(const QkvArgs& args);

@@ -11,8 +11,8 @@ namespace ingot {
 
 enum class NormKind : uint8_t { kRms, kLayer };
 // kClampedSwiglu is the activation of gpt-oss: g = min(gate, 7), u = clamp(up, -7, 7), g sigmoid(1.702 g) (u + 1).
-// kSquaredRelu has no gate.
-enum class Activation : uint8_t { kSilu, kGeluTanh, kGelu, kClampedSwiglu, kSquaredRelu };
+// kSquaredRelu and kSigmoid have no gate.
+enum class Activation : uint8_t { kSilu, kGeluTanh, kGelu, kClampedSwiglu, kSquaredRelu, kSigmoid };
 
 // What multiplies a group of elements: a number, or a function of it.
 enum class GroupFactor : uint8_t { kAsIs, kSoftplus, kSigmoid };
@@ -197,7 +197,7 @@ struct DeltaRuleArgs {
 struct SsmScanArgs {
   Tensor y;                     // out: [n_tokens, n_heads * head_dim]; may be x
   Tensor x;                     // [n_tokens, n_heads * head_dim]
-  Tensor b, c;                  // [n_tokens, n_groups * state_dim]
+  Tensor b, c;                  // [n_tokens, n_groups * state_dim]; overwritten
   Tensor dt;                    // [n_tokens, n_heads]; overwritten
   Tensor keep;                  // scratch: [n_tokens, n_heads]
   Tensor decay, dt_bias, skip;  // n_heads elements each; decay is negative
@@ -241,6 +241,41 @@ struct RankOneRuleArgs {
   Tensor v;                 // as y
   StateCache* states = nullptr;
   int buffer = 0;  // of the states: n_heads matrices [key_dim, value_dim]
+};
+
+// Mixes each token with the token before it in its sequence, in several ways (RWKV's token shift):
+//   y[i] = x + mix[i] (x_before - x)
+// Before the first token of a sequence, x is 0.
+struct MixTokensArgs {
+  Tensor y;    // out: [n_tokens, n_mixes * dim]
+  Tensor x;    // [n_tokens, dim]
+  Tensor mix;  // [n_mixes, dim]
+  StateCache* states = nullptr;
+  int buffer = 0;  // of the states: [1, dim], the last x
+};
+
+// The inputs of rank_one_rule() for RWKV-7 (arXiv:2503.14456). With kk = k * k_k, of length 1 in each head:
+//   keep = exp(-exp(-1/2) sigmoid(keep)),  b = sigmoid(b),  v += sigmoid(v_gate) (v_first - v)
+//   k *= 1 + (b - 1) k_a,  a = -kk,  b = kk b
+// In the first layer, v becomes v_first.
+struct Wkv7InputsArgs {
+  Tensor k, keep, b;       // in, out: [n_tokens, n_heads * head_dim]
+  Tensor a;                // out: as k
+  Tensor v;                // in, out: as k
+  Tensor v_gate, v_first;  // as k; v_gate is empty in the first layer, where v_first is written
+  Tensor k_k, k_a;         // [1, n_heads * head_dim]
+  int n_heads = 0;
+};
+
+// The output of RWKV-7's rule: y = gate * (norm(y) + (sum over the head of r * k * r_k) v), where norm() is the layer
+// norm of each head.
+struct Wkv7OutputsArgs {
+  Tensor y;        // in, out: [n_tokens, n_heads * head_dim]
+  Tensor r, k, v;  // as y
+  Tensor gate;     // as y
+  Tensor r_k;      // [1, n_heads * head_dim]
+  NormArgs norm;   // weight and bias [1, n_heads * head_dim]
+  int n_heads = 0;
 };
 
 // The scan of a state-space model in which each element of a channel's state S decays by a factor of its own (Mamba,

@@ -179,6 +179,15 @@ class Wrapped : public Backend {
   void rank_one_rule(const RankOneRuleArgs& args) override {
     around("rank_one_rule", args.y, [&] { inner_->rank_one_rule(args); });
   }
+  void mix_tokens(const MixTokensArgs& args) override {
+    around("mix_tokens", args.y, [&] { inner_->mix_tokens(args); });
+  }
+  void wkv7_inputs(const Wkv7InputsArgs& args) override {
+    around("wkv7_inputs", args.k, [&] { inner_->wkv7_inputs(args); });
+  }
+  void wkv7_outputs(const Wkv7OutputsArgs& args) override {
+    around("wkv7_outputs", args.y, [&] { inner_->wkv7_outputs(args); });
+  }
   void remote(const RemoteBlock& block) override {
     around("remote", block.x.slice_rows(0, batch().n_tokens()), [&] { inner_->remote(block); });
   }

@@ -38,9 +38,15 @@ void load_tower(LoadedModel& model, Config& config, const VisionOptions& options
 
 }  // namespace
 
+// What GGUF files of RWKV name instead of a template.
+constexpr const char* kRwkvWorldTemplate =
+    "{% for m in messages %}{{ m['role'] | capitalize }}: {{ m['content'] | trim }}\n\n{% endfor %}"
+    "{% if add_generation_prompt %}Assistant:{% endif %}";
+
 std::optional<ChatTemplate> load_chat_template(const Checkpoint& checkpoint, const Tokenizer& tokenizer) {
   auto source = checkpoint.chat_template();
   if (!source) return std::nullopt;
+  if (*source == "rwkv-world") source = kRwkvWorldTemplate;
   return ChatTemplate(*std::move(source), token_text(tokenizer, tokenizer.bos()),
                       token_text(tokenizer, tokenizer.eos()));
 }

@@ -454,7 +454,8 @@ inline bool runs_on(const Backend& backend, const OpCase& c) {
 inline void add_encoder_cases(std::vector<OpCase>& cases) {
   const std::vector<SeqShape> seqs = {{0, 5}, {0, 1}, {0, 19}};
   for (const int64_t dim : {1, 31, 64, 257}) {
-    for (const Activation act : {Activation::kSilu, Activation::kGeluTanh, Activation::kGelu, Activation::kSquaredRelu})
+    for (const Activation act : {Activation::kSilu, Activation::kGeluTanh, Activation::kGelu, Activation::kSquaredRelu,
+                                 Activation::kSigmoid})
       for (const bool has_bias : {false, true}) cases.push_back(act_case(3, dim, act, has_bias));
     for (const int64_t n_rows : {1, 19}) cases.push_back(add_positions_case(seqs, dim, n_rows));
     for (const Pooling pooling : {Pooling::kCls, Pooling::kMean, Pooling::kLast})

@@ -84,13 +84,15 @@ class GrowingSequences {
 };
 
 // Sums over the state have rounding errors in proportion to their terms.
-inline void expect_close_rows(const std::vector<float>& got, const std::vector<float>& want, int64_t width) {
+inline void expect_close_rows(const std::vector<float>& got, const std::vector<float>& want, int64_t width,
+                              double tolerance = 2e-5) {
   ASSERT_EQ(got.size(), want.size());
   for (size_t row = 0; row < got.size(); row += static_cast<size_t>(width)) {
     double squares = 0, errors = 0;
     for (size_t i = row; i < row + static_cast<size_t>(width); ++i)
       squares += double{want[i]} * want[i], errors += std::pow(double{got[i]} - want[i], 2);
-    ASSERT_LE(std::sqrt(errors), 2e-5 * (1e-3 + std::sqrt(squares))) << "token " << row / static_cast<size_t>(width);
+    ASSERT_LE(std::sqrt(errors), tolerance * (1e-3 + std::sqrt(squares)))
+        << "token " << row / static_cast<size_t>(width);
   }
 }
 

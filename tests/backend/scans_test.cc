@@ -1,58 +1,10 @@
 // The scans of state-space models, of Kimi's delta attention and of Griffin, as recurrence_test.cc.
 #include <limits>
 
-#include "backend/recurrence_rig.h"
+#include "backend/scans_rig.h"
 
 namespace ingot {
 namespace {
-
-// Columns first .. first + n of rows with n_columns.
-std::vector<float> columns_of(const std::vector<float>& rows, int n_columns, int first, int n) {
-  std::vector<float> part;
-  for (auto row = rows.begin(); row != rows.end(); row += n_columns)
-    part.insert(part.end(), row + first, row + first + n);
-  return part;
-}
-
-// A layer has the shape of its states, a row of inputs for each token [columns()], and a row of outputs [width()].
-class Scans : public RecurrenceRig {
- protected:
-  // Sequences grow by a few tokens a step, and one of them once by n_long.
-  template <class Layer>
-  void expect_ref(const Layer& layer, int n_long, float deviation) {
-    const auto states = backend_->make_states(layer.shape()), ref_states = ref_->make_states(layer.shape());
-    GrowingSequences sequences;
-    for (int i = 0; i < 4 && !HasFailure(); ++i) {
-      const Steps steps = sequences.next(random_, i == 2 ? n_long : 0);
-      const auto inputs =
-          random_.normal(static_cast<int64_t>(steps.positions.size()) * layer.columns(), 0, deviation);
-      expect_close_rows(layer.run(*backend_, *states, steps, inputs), layer.run(*ref_, *ref_states, steps, inputs),
-                        layer.width());
-    }
-  }
-  // A sequence in one step, and in steps of any size.
-  template <class Layer>
-  void expect_same_in_cuts(const Layer& layer) {
-    constexpr int kTokens = 100;
-    const auto inputs = random_.normal(int64_t{kTokens} * layer.columns(), 0, 1);
-    const auto states = backend_->make_states(layer.shape());
-    Steps whole;
-    whole.add(0, kTokens, 0, 0);
-    const std::vector<float> expected = layer.run(*backend_, *states, whole, inputs);
-    for (int begin = 0; begin < kTokens;) {
-      const int n = std::min(random_.integer(1, 40), kTokens - begin);
-      Steps steps;
-      steps.add(begin, n, 1, 1);
-      const std::vector<float> part(inputs.begin() + begin * layer.columns(),
-                                    inputs.begin() + (begin + n) * layer.columns()),
-          got = layer.run(*backend_, *states, steps, part);
-      for (size_t i = 0; i < got.size(); ++i)
-        ASSERT_EQ(got[i], expected[static_cast<size_t>(begin) * layer.width() + i])
-            << "token " << begin + i / layer.width();
-      begin += n;
-    }
-  }
-};
 
 // A layer of a state-space model, whose convolution may have gates and a bias. All inputs of a token are in one row.
 struct ScanLayer {
@@ -61,11 +13,13 @@ struct ScanLayer {
   float min_step, max_step;
   std::vector<float> weight, bias, decay, dt_bias, skip;
 
-  explicit ScanLayer(LayerRandom& random) {
+  // States with an odd number of rows never process many tokens at once.
+  explicit ScanLayer(LayerRandom& random)
+      : ScanLayer(random, random.integer(1, 4), random.integer(1, 70), 2 * random.integer(0, 99) + 1) {}
+  ScanLayer(LayerRandom& random, int heads_of_group, int of_head, int of_state)
+      : head_dim(of_head), state_dim(of_state) {
     n_groups = random.integer(1, 3);
-    n_heads = n_groups * random.integer(1, 4);
-    head_dim = random.integer(1, 70);
-    state_dim = random.integer(1, 200);
+    n_heads = n_groups * heads_of_group;
     conv_width = random.integer(2, 5);
     gates_in = random.integer(0, 1) == 1, gates_out = random.integer(0, 1) == 1, silu = random.integer(0, 1) == 1,
     has_bias = random.integer(0, 1) == 1;
@@ -81,7 +35,7 @@ struct ScanLayer {
   int inner() const { return n_heads * head_dim; }
   int channels() const { return inner() + 2 * n_groups * state_dim; }
   int columns() const { return 3 * channels() + n_heads; }  // two gates, the channels, dt
-  int width() const { return channels(); }
+  int width() const { return inner(); }
   StateShape shape() const {
     const StateBuffer inputs{.name = "inputs", .rows = conv_width - 1, .cols = channels()},
         matrices{.name = "matrices", .count = n_heads, .rows = state_dim, .cols = head_dim, .by_column = true};
@@ -121,7 +75,7 @@ std::vector<float> ScanLayer::run(Backend& backend, StateCache& states, const St
                     .max_step = max_step,
                     .states = &states,
                     .buffer = 2});
-  return columns_of(values_of(backend, all), columns(), 2 * channels(), channels());
+  return columns_of(values_of(backend, all), columns(), 2 * channels(), inner());
 }
 
 TEST_P(Scans, ScanEqualsRefInAnySteps) {
@@ -129,6 +83,17 @@ TEST_P(Scans, ScanEqualsRefInAnySteps) {
 }
 
 TEST_P(Scans, CutsOfAScanChangeNoBit) { expect_same_in_cuts(ScanLayer(random_)); }
+
+TEST_P(Scans, ScanEqualsRefOverManyTokens) {
+  for (const int state_dim : {64, 128, 256})
+    for (const int head_dim : {32, 64})
+      if (!HasFailure()) expect_ref_over_many_tokens(ScanLayer(random_, 4, head_dim, state_dim));
+}
+
+TEST_P(Scans, CutsOfALongScanChangeNoBitWhereDeterministic) {
+  const auto own = GetParam() == "cuda" ? create_cuda_backend({.device = "cuda", .deterministic = true}) : nullptr;
+  expect_same_in_cuts(ScanLayer(random_, 4, 64, 128), own ? *own : *backend_, 200, 150);
+}
 
 // A layer whose channels have states that decay element by element. All inputs of a token are in one row.
 struct SelectiveLayer {

@@ -21,7 +21,7 @@ void add_specials(OwnedSpec& owned) {
   testing::add_token(owned, "  ", TokenType::kUserDefined);
 }
 
-// One tokenizer for each pre-tokenizer, and SentencePiece with and without its prefix.
+// One tokenizer for each pre-tokenizer, SentencePiece with and without its prefix, and World.
 std::vector<std::unique_ptr<Tokenizer>> make_tokenizers() {
   std::vector<std::unique_ptr<Tokenizer>> result;
   for (const PretokenizerRow& row : pretokenizer_rows()) {
@@ -36,6 +36,7 @@ std::vector<std::unique_ptr<Tokenizer>> make_tokenizers() {
     add_specials(*owned);
     result.push_back(Tokenizer::create(owned->view()));
   }
+  result.push_back(Tokenizer::create(testing::world_spec()->view()));
   return result;
 }
 
@@ -75,6 +76,7 @@ std::unique_ptr<OwnedSpec> spec_of(std::string_view text, uint8_t flags) {
   owned->spec.bos = flags & 8 ? 1 : -1;
   owned->spec.unk = flags & 16 ? 0 : 1 << 20;
   if (flags & 32) owned->spec.add_eos = true;
+  if (flags & 128) owned->spec.model = kWorldModel;
   if (flags & 64) owned->spec.strips = {{0, true, false}, {1, true, true}};
   return owned;
 }

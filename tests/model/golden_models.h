@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "io/gguf/gguf.h"
 #include "model/config/layer_inputs.h"
+#include "model/layers/rwkv7.h"
 #include "model/devices/score.h"
 
 namespace ingot {
@@ -54,10 +55,10 @@ inline int n_ctx_of(const std::string& name) {
   return fs::exists(path) ? nlohmann::json::parse(read_file(path.string())).value("n_ctx", 0) : 0;
 }
 
-// Whether layers need what another layer's device has: its keys, or the inputs of all layers.
+// Whether layers need what another layer's device has: its keys or values, or the inputs of all layers.
 inline bool is_on_one_device(const std::string& name) {
   const Config c = config_from_gguf(Gguf::open((kModels / (name + ".gguf")).string()));
-  return c.part<LayerInputsConfig>().width > 0 ||
+  return c.part<LayerInputsConfig>().width > 0 || c.part<Rwkv7Config>().head_dim > 0 ||
          std::ranges::any_of(c.layers, [](const LayerConfig& layer) { return layer.kv_layer >= 0; });
 }
 

@@ -83,6 +83,9 @@ class CpuBackend final : public Backend {
   void rg_lru(const RgLruArgs& args) override;
   void kda_inputs(const KdaInputsArgs& args) override;
   void rank_one_rule(const RankOneRuleArgs& args) override;
+  void mix_tokens(const MixTokensArgs& args) override;
+  void wkv7_inputs(const Wkv7InputsArgs& args) override;
+  void wkv7_outputs(const Wkv7OutputsArgs& args) override;
 
   void qkv(const QkvArgs& args) override;
   void gate_up(const GateUpArgs& args) override;

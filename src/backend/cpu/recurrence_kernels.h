@@ -100,6 +100,35 @@ struct RgLruJob {
   int n_channels;              // at most kConvChannels
 };
 
+// Some channels of a sequence (MixTokensArgs).
+struct MixJob {
+  float* y;                    // at the first token
+  const float* x;              // as y
+  int64_t y_stride, x_stride;
+  int64_t dim;                 // of all channels: the distance of two mixes in y and in mix
+  const float* mix;            // [n_mixes, dim]
+  int n_mixes;
+  const float* before;         // [n_channels]; null: zeros
+  float* after;                // may be `before`
+  int n_tokens;
+  int n_channels;              // at most kConvChannels
+};
+
+// A head of a token (Wkv7InputsArgs).
+struct Wkv7Head {
+  float *k, *keep, *b, *a, *v, *v_first;
+  const float *v_gate, *k_k, *k_a;  // v_gate: null in the first layer
+  int64_t n;
+};
+
+// A head of a token (Wkv7OutputsArgs).
+struct Wkv7Output {
+  float* y;
+  const float *r, *k, *v, *gate, *r_k, *weight, *bias;
+  float eps;
+  int64_t n;
+};
+
 struct RecurrenceKernels {
   void (*unit_length)(float* x, int64_t n, float factor);  // scales x to length `factor`
   void (*gate)(float* x, const float* gate, int64_t n);    // x *= sigmoid(gate)
@@ -110,6 +139,9 @@ struct RecurrenceKernels {
   void (*rg_lru)(const RgLruJob& job);
   void (*rank_one_rule)(const RankOneJob& job);
   void (*keep_factors)(float* x, const float* bias, float decay, int64_t n);  // x = exp(decay softplus(x + bias))
+  void (*mix_tokens)(const MixJob& job);
+  void (*wkv7_inputs)(const Wkv7Head& head);
+  void (*wkv7_outputs)(const Wkv7Output& head);
 };
 
 }  // namespace ingot::cpu

@@ -16,6 +16,7 @@ namespace {
 
 float activate(float x, Activation act) {
   if (act == Activation::kSquaredRelu) return x > 0 ? x * x : 0.0f;
+  if (act == Activation::kSigmoid) return 1.0f / (1.0f + std::exp(-x));
   if (act == Activation::kSilu) return x / (1.0f + std::exp(-x));
   if (act == Activation::kGelu) return 0.5f * x * (1.0f + std::erf(x * 0.70710678f));
   return 0.5f * x * (1.0f + std::tanh(0.79788456f * (x + 0.044715f * x * x * x)));

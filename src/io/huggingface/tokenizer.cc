@@ -6,6 +6,7 @@
 #include "io/huggingface/modules.h"
 #include "io/huggingface/normalizer.h"
 #include "io/huggingface/pipeline.h"
+#include "io/huggingface/rwkv_vocab.h"
 #include "io/huggingface/tekken.h"
 
 namespace ingot {
@@ -229,6 +230,7 @@ void read_tokens(const HfDirectory& directory, const Json& root, TokenTable& tab
 std::unique_ptr<HfTokenizerSpec> read_hf_tokenizer(const HfDirectory& directory, const std::vector<int64_t>& ends,
                                                    bool adds_around) {
   if (!directory.has("tokenizer.json") && directory.has(kTekkenFile)) return read_tekken(directory);
+  if (!directory.has("tokenizer.json") && directory.has(kRwkvVocabFile)) return read_rwkv_vocab(directory, ends);
   if (!directory.has("tokenizer.json"))
     throw Error(
         "{}: is missing, and tokenizers in other files (tokenizer.model, vocab.json) are not read: download it, or {}",

@@ -1,6 +1,7 @@
 // Reads the tokenizer of a Hugging Face directory (tokenizer.json, tokenizer_config.json and special_tokens_map.json)
 // as a TokenizerSpec for Tokenizer::create. Four kinds are supported: byte-level BPE, SentencePiece BPE with byte
-// fallback, WordPiece and Unigram. For any other feature, the Error names the feature.
+// fallback, WordPiece and Unigram. For any other feature, the Error names the feature. Without a tokenizer.json, lists
+// of tokens are read: tekken.h, rwkv_vocab.h.
 #pragma once
 #include <deque>
 #include <memory>

@@ -62,6 +62,7 @@ struct Arch {
   bool norms_after_rope = false;    // the norms of q and k are behind their rope
   bool gates_outputs = false;       // a matrix of its own gates the output of attention
   bool softplus_gate = false;       // by softplus, not by sigmoid
+  bool norms_embedding = false;  // embeddings have a norm with a weight, as those of encoders
   bool normalizes_embedding = false;  // embeddings have a norm without a weight
   bool one_norm = false;            // the parts of a layer read the same norm
   bool fused_ffn = false;           // gate and up are one tensor, but q, k and v are not

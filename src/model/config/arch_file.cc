@@ -36,6 +36,7 @@ constexpr std::pair<const char*, bool Arch::*> kFlags[] = {
     {"norms_after_rope", &Arch::norms_after_rope},
     {"gates_outputs", &Arch::gates_outputs},
     {"softplus_gate", &Arch::softplus_gate},
+    {"norms_embedding", &Arch::norms_embedding},
     {"normalizes_embedding", &Arch::normalizes_embedding},
     {"one_norm", &Arch::one_norm},
     {"one_part", &Arch::one_part},

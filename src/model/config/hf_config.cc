@@ -22,6 +22,7 @@ constexpr ActivationName kActivations[] = {{"silu", Activation::kSilu},
                                            {"swiglu", Activation::kSilu},
                                            {"gelu", Activation::kGelu},
                                            {"relu2", Activation::kSquaredRelu},
+                                           {"sqrelu", Activation::kSquaredRelu},
                                            {"gelu_pytorch_tanh", Activation::kGeluTanh},
                                            {"gelu_fast", Activation::kGeluTanh},
                                            {"gelu_new", Activation::kGeluTanh}};

@@ -13,6 +13,7 @@ extern const PartKind kGatedDeltaPart;
 extern const PartKind kShortConvPart;
 extern const PartKind kMamba1Part, kMamba2Part;
 extern const PartKind kKdaPart, kRgLruPart;
+extern const PartKind kRwkv7Part, kChannelMixPart;
 extern const PartKind kLayerEndPart;
 extern const PartKind kAltUpPredictPart, kLaurelPart, kAltUpCorrectPart;
 
@@ -28,6 +29,8 @@ constexpr const PartKind* kKinds[] = {
     &kMamba2Part,
     &kKdaPart,
     &kRgLruPart,
+    &kRwkv7Part,
+    &kChannelMixPart,
     &kFeedForwardPart,
     &kExpertsPart,
     &kDenseExpertsPart,

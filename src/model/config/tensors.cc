@@ -10,7 +10,8 @@ namespace {
 using M = ModelWeights;
 
 #define EMBED_NORM_NAMES(kind, old) \
-  "model.embeddings.LayerNorm." kind "|model.embeddings.LayerNorm." old "|model.embeddings.norm." kind "|model.emb_ln." kind
+  "model.embeddings.LayerNorm." kind "|model.embeddings.LayerNorm." old "|model.embeddings.norm." kind \
+  "|model.emb_ln." kind "|model.layers.0.pre_norm." kind
 
 constexpr Dim kVocabulary = {.size = [](const Config& c) -> int64_t { return c.n_vocab; },
                              .of_rank = [](const Config& rank) { return std::vector<Range>{rank.share->vocab}; }};
@@ -30,6 +31,7 @@ bool has_streams(const Config& c, int) { return c.part<AltUpConfig>().n_streams 
 bool has_layer_inputs(const Config& c, int) { return layer_input_width(c) > 0; }
 
 bool is_encoder_model(const Config& c, int) { return c.arch->encoder; }
+bool norms_embedding(const Config& c, int) { return c.arch->encoder || c.arch->norms_embedding; }
 bool names_final_norm_embed(const Config& c, int) { return c.arch->final_norm_is_embed; }
 bool keeps_final_norm_whole(const Config& c, int) { return c.arch->normalizes_embedding; }
 bool has_final_norm(const Config& c, int layer) {
@@ -40,7 +42,7 @@ bool has_final_norm(const Config& c, int layer) {
 constexpr MatrixRow kModelMatrices[] = {
     {.gguf_name = "token_embd.weight",
      .hf_name = "model.embed_tokens.weight|model.embeddings.word_embeddings.weight|model.embeddings.tok_embeddings.weight|"
-                "backbone.embeddings.weight",
+                "backbone.embeddings.weight|model.embeddings.weight",
      .member = at<&M::embedding>, .n_out = kVocabulary, .n_in = kModelDim, .use = kForEmbedding,
      .gguf_factor = [](const Config& c, int64_t) { return c.embedding_scale; }},
     {.gguf_name = "output.weight", .hf_name = "lm_head.weight",
@@ -71,9 +73,9 @@ constexpr VectorRow kModelVectors[] = {
      .member = at<&M::output_bias>, .n = kVocabulary, .shard = Shard::kColumns, .optional = kOptional,
      .when = [](const Config& c, int) { return !c.arch->encoder; }},
     {.gguf_name = "token_embd_norm.weight", .hf_name = EMBED_NORM_NAMES("weight", "gamma"),
-     .member = at<&M::embed_norm>, .n = kModelDim, .when = is_encoder_model},
+     .member = at<&M::embed_norm>, .n = kModelDim, .when = norms_embedding},
     {.gguf_name = "token_embd_norm.bias", .hf_name = EMBED_NORM_NAMES("bias", "beta"),
-     .member = at<&M::embed_norm_bias>, .n = kModelDim, .optional = kOptional, .when = is_encoder_model},
+     .member = at<&M::embed_norm_bias>, .n = kModelDim, .optional = kOptional, .when = norms_embedding},
     {.gguf_name = "position_embd.weight", .hf_name = "model.embeddings.position_embeddings.weight",
      .member = at<&M::positions>, .n = kModelDim, .when = [](const Config& c, int) { return c.arch->learned_positions; },
      .count = kPositionRows},

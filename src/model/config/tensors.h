@@ -62,7 +62,8 @@ inline constexpr auto kOptional = [](const Config&) { return true; };
 using RowOrder = std::vector<int32_t> (*)(const Config&, int64_t n);
 
 // Names: "{}" stands for the layer. Names separated by '|' are tried in turn. "{1}" stands for the expert, if each
-// expert has a separate tensor. A name after '~' is for matrices that are stored transposed. Matrices are
+// expert has a separate tensor. A name after '~' is for matrices that are stored transposed. Names of
+// vectors with '&' between them are joined. Matrices are
 // [n_out, n_in]; successive matrices are stored one after another. If several rows fill one member, the first that
 // exists is used.
 struct MatrixRow {

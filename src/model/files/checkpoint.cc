@@ -13,6 +13,7 @@
 #include "io/huggingface/config.h"
 #include "io/huggingface/modules.h"
 #include "io/huggingface/quantized_tensors.h"
+#include "io/huggingface/rwkv_vocab.h"
 #include "io/huggingface/tekken.h"
 #include "io/huggingface/tokenizer.h"
 #include "model/files/weights.h"
@@ -85,7 +86,9 @@ class HfCheckpoint final : public Checkpoint {
     if (config.tied_output == true && has_own_output(config)) config.tied_output = false;
     return config;
   }
-  bool has_tokenizer() const override { return directory_.has("tokenizer.json") || directory_.has(kTekkenFile); }
+  bool has_tokenizer() const override { 
+    return directory_.has("tokenizer.json") || directory_.has(kTekkenFile) || directory_.has(kRwkvVocabFile);
+  }
   std::unique_ptr<Tokenizer> tokenizer() const override {
     return Tokenizer::create(read_hf_tokenizer(directory_, read_hf_ends(directory_))->spec);
   }

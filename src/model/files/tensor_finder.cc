@@ -246,10 +246,14 @@ bool TensorFinder::norm_weight_plus_one() {
 bool TensorFinder::find_vector(const Wanted& w, HostTensor& out) {
   const int64_t stored = w.total > 0 ? w.total : w.n_in;
   for (const std::string& pattern : names_of(w.names)) {
+    if (pattern.find('&') != pattern.npos) {
+      if (join_vectors(pattern, w, out)) return true;
+      continue;
+    }
     const std::string name = name_at(pattern, w.layer, 0);
     if (name.empty() || !ask(name, w.n_matrices, stored, out)) continue;
-    if ((out.n_in == 1 || out.n_out == 1) && out.n_in * out.n_out == w.n_matrices * stored)
-      out.n_out = w.n_matrices, out.n_in = stored;  // [n, stored, 1], or all in one row
+    if ((out.n_in == 1 || out.n_out == 1 || w.n_matrices == 1) && out.n_in * out.n_out == w.n_matrices * stored)
+      out.n_out = w.n_matrices, out.n_in = stored;  // [n, stored, 1], all in one row, or one vector as rows
     check_shape(name, w.n_matrices, stored, out);
     if (info(out.format).block_size != 1)
       throw Error("{}: tensor '{}' is stored as {}: expected F32, F16 or BF16", source_.name(), name,
@@ -278,6 +282,29 @@ bool TensorFinder::find_vector(const Wanted& w, HostTensor& out) {
   if (w.optional) return false;
   throw Error("{}: tensor '{}' is missing", source_.name(),
               source_.stored_name(name_at(names_of(w.names).front(), w.layer, 0)));
+}
+
+// Joins vectors that are separate tensors, with names separated by '&'. False if there is no tensor of the first name.
+bool TensorFinder::join_vectors(const std::string& names, const Wanted& w, HostTensor& out) {
+  std::vector<float> values;
+  HostTensor joined{.format = Format::F32, .n_out = w.n_matrices, .n_in = w.n_in}, part;
+  for (size_t begin = 0; begin < names.size();) {
+    const size_t end = std::min(names.find('&', begin), names.size());
+    const std::string name = names.substr(begin, end - begin);
+    Wanted one = w;
+    one.names = name.c_str(), one.n_matrices = 1, one.optional = begin == 0;
+    if (!find_vector(one, part)) return false;
+    begin = end + 1;
+    joined.file_bytes += part.file_bytes > 0 ? part.file_bytes : row_bytes(part.format, w.n_in);
+    if (shapes_only_) continue;
+    values.resize(values.size() + static_cast<size_t>(w.n_in));
+    decode_row(part.format, part.data, values.data() + values.size() - w.n_in, w.n_in);
+    release(part);
+  }
+  std::vector<uint8_t> bytes(values.size() * sizeof(float));
+  std::memcpy(bytes.data(), values.data(), bytes.size());
+  out = shapes_only_ ? joined : own(joined, std::move(bytes));
+  return true;
 }
 
 int64_t largest_block(WeightSource& source, const Config& model, bool whole_experts) {

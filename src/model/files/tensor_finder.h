@@ -70,6 +70,7 @@ class TensorFinder {
   static std::string name_at(const std::string& pattern, int layer, int expert);
   bool find_matrix(const Wanted& wanted, HostTensor& out);
   bool find_vector(const Wanted& wanted, HostTensor& out);
+  bool join_vectors(const std::string& names, const Wanted& wanted, HostTensor& out);
   bool take_part(const std::optional<RankPart>& kept_part, HostTensor& host);  // tensor_cut.cc
   bool find_stored(const std::string& name, int64_t n_out, int64_t n_in, HostTensor& out);
   void check_shape(const std::string& name, int64_t n_out, int64_t n_in, const HostTensor& found) const;

@@ -21,7 +21,8 @@ bool is_tied_away(const MatrixRow& row, const Config& config) {
 constexpr std::string_view kOtherParts[] = {
     "visual.", "vision", "vit.", "audio_", "talker.", "code2wav.", "token2wav.", "embed_vision.",
     "embed_audio.", "multi_modal_projector.", "mm_projector.", "connector.", "patch_merger.", "mtp.", "mtp_layers.", "v.",
-    "a.", "mm.", "score.", "classifier.", "cls.", "dense_"};
+    "a.", "mm.", "score.", "classifier.", "cls.", "dense_",
+    "layers.0.attn.v_lora."};  // RWKV-7 mixes the values of later layers only
 // Frequencies that follow from the config, scales of an FP8 cache, and the output matrix of a model that ties it.
 constexpr std::string_view kNotNeeded[] = {".rotary_emb.inv_freq", ".attn_rot_embd.weight", ".k_scale", ".v_scale",
                                            "lm_head.weight",       "output.weight"};

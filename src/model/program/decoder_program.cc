@@ -18,6 +18,7 @@
 #include "model/config/layer_inputs.h"
 #include "model/config/shards.h"
 #include "model/files/draft_config.h"
+#include "model/layers/rwkv7.h"
 #include "model/program/kv_caches.h"
 
 namespace ingot {
@@ -201,7 +202,8 @@ Program empty_program(const Config& c, const Weights& weights, Backend* backend,
   program.dim = c.dim;
   program.source_dim = c.source_dim;
   program.layer_input_dim = c.n_layers * c.part<LayerInputsConfig>().width;
-  program.streams_dim = std::max(c.part<AltUpConfig>().n_streams - 1, 0) * c.dim;
+  const int n_streams = c.part<Rwkv7Config>().head_dim > 0 ? 1 : c.part<AltUpConfig>().n_streams - 1;
+  program.streams_dim = std::max(n_streams, 0) * c.dim;
   if (n_layers_of(kv_shapes(c, part, 1, {})) == 0 || c.arch->learned_positions) return program;
   add_ropes(program, c, weights, backend, n_ctx);
   return program;

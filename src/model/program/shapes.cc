@@ -21,6 +21,7 @@
 #include "model/layers/mamba1.h"
 #include "model/layers/mamba2.h"
 #include "model/layers/rg_lru.h"
+#include "model/layers/rwkv7.h"
 #include "quant/fill.h"
 
 namespace ingot {
@@ -84,6 +85,10 @@ void set_recurrent_gemma(Config& c) {
   mark_attention(c, [](int i) { return i % 3 == 2; });
 }
 
+void set_rwkv7(Config& c) {
+  c.parts.set(Rwkv7Config{.head_dim = 64, .decay_rank = 96, .rate_rank = 96, .value_rank = 64, .gate_rank = 320});
+}
+
 // Gemma 4: heads of 256 in layers with a window, and of 512 in the others, a quarter of whose pairs rotates. The last
 // n_shared layers read the keys of earlier ones.
 template <int n_kv_of_windows, int n_shared, int input_width>
@@ -127,6 +132,7 @@ constexpr Shape kShapes[] = {
      {.n = 256, .n_used = 8, .ffn_dim = 1024, .shared_dim = 1024, .scoring = Scoring::kSigmoid, .normalize = true, .scale = 2.446f},
      0, 1, set_kimi_linear},
     {"recurrentgemma-2b", "recurrentgemma", 26, 2560, 10, 1, 256, 7680, 256000, 8192, 1e4f, 1e-6f, {}, 2048, 0, set_recurrent_gemma},
+    {"rwkv7-2.9b", "rwkv7", 32, 2560, 1, 1, 1, 10240, 65536, 1 << 20, 1e4f, 1e-5f, {}, 0, 0, set_rwkv7},
     {"llama-3.1-70b", "llama", 80, 8192, 64, 8, 128, 28672, 128256, 131072, 5e5f, 1e-5f},
 };
 

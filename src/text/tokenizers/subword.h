@@ -1,5 +1,5 @@
 // Turns plain text (without added tokens) into ids: byte-level BPE (bpe.h), SentencePiece BPE (spm.h), WordPiece
-// (wordpiece.h) or Unigram (unigram.h).
+// (wordpiece.h), Unigram (unigram.h) or the longest tokens (world.h).
 #pragma once
 #include <cstdint>
 #include <string_view>

@@ -11,6 +11,7 @@
 #include "text/tokenizers/unicode.h"
 #include "text/tokenizers/unigram.h"
 #include "text/tokenizers/wordpiece.h"
+#include "text/tokenizers/world.h"
 
 namespace ingot {
 
@@ -29,16 +30,17 @@ constexpr size_t kMaxTextBytes = size_t{1} << 30;
 constexpr TokenizerKind kKinds[] = {{kByteLevelBpe, Spelling::kGpt2, false, false},
                                     {kSentencePieceBpe, Spelling::kSentencePiece, true, false},
                                     {kWordPieceModel, Spelling::kWordPiece, true, true, true},
-                                    {kUnigramModel, Spelling::kSentencePiece, false, true, true}};
+                                    {kUnigramModel, Spelling::kSentencePiece, false, true, true},
+                                    {kWorldModel, Spelling::kEscaped, false, false}};
 
 const TokenizerKind& kind_of(const TokenizerSpec& spec) {
   for (const TokenizerKind& kind : kKinds)
     if (kind.model == spec.model) return kind;
   throw Error(
-      "{}: tokenizer model '{}' is not supported; '{}' (byte-level BPE), '{}' (SentencePiece BPE), '{}' (WordPiece) "
-      "and '{}' (Unigram) are",
+      "{}: tokenizer model '{}' is not supported; '{}' (byte-level BPE), '{}' (SentencePiece BPE), '{}' (WordPiece), "
+      "'{}' (Unigram) and '{}' (RWKV) are",
       printable(spec.source), printable(spec.model, 64), kByteLevelBpe, kSentencePieceBpe, kWordPieceModel,
-      kUnigramModel);
+      kUnigramModel, kWorldModel);
 }
 
 }  // namespace
@@ -66,6 +68,7 @@ std::unique_ptr<Subword> Tokenizer::make_subword(const TokenizerSpec& spec) {
   if (kind_.spelling != Spelling::kGpt2) {
     read_flags(spec, kind_.add_bos);
     if (kind_.model == kWordPieceModel) return std::make_unique<WordPiece>(vocab_, spec);
+    if (kind_.model == kWorldModel) return std::make_unique<World>(vocab_, spec);
     if (kind_.model == kUnigramModel) return std::make_unique<Unigram>(vocab_, spec, add_space_prefix_);
     return std::make_unique<Spm>(vocab_, spec, add_space_prefix_);
   }
@@ -84,7 +87,7 @@ void Tokenizer::read_flags(const TokenizerSpec& spec, bool add_bos) {
   const bool byte_level = kind_.spelling == Spelling::kGpt2;
   add_bos_ = spec.add_bos.value_or(add_bos);
   add_eos_ = spec.add_eos.value_or(kind_.add_eos);
-  add_space_prefix_ = !byte_level && spec.add_space_prefix.value_or(true);
+  add_space_prefix_ = !byte_level && kind_.spelling != Spelling::kEscaped && spec.add_space_prefix.value_or(true);
   auto require = [&](bool& add, const std::optional<int32_t>& id, const char* name) {
     if (!add || id) return;
     if (!byte_level)

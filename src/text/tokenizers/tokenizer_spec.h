@@ -29,7 +29,7 @@ struct StripRule {
 
 // GGUF's names for the kinds of tokenizers.
 inline constexpr std::string_view kByteLevelBpe = "gpt2", kSentencePieceBpe = "llama", kWordPieceModel = "bert",
-                                  kUnigramModel = "t5",
+                                  kUnigramModel = "t5", kWorldModel = "rwkv",
                                   kSentencePieceBpeByMerges = "gemma4";  // has merges, and no scores
 
 // Where add_space_prefix puts its space: before every part of the text between added tokens, as in SentencePiece, or as

@@ -1,5 +1,5 @@
 // Trie: maps keys to numbers, and finds all keys at the start of a text. The nodes are in one array, where the children
-// of a node are adjacent. For WordPiece and Unigram vocabularies.
+// of a node are adjacent. For WordPiece, Unigram and World vocabularies.
 #pragma once
 #include <cstdint>
 #include <string_view>

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "text/tokenizers/unicode.h"
+#include "text/tokenizers/world.h"
 
 namespace ingot {
 namespace {
@@ -103,6 +104,8 @@ void Vocab::read_tokens(const TokenizerSpec& spec, Spelling spelling) {
     };
     if (text_[id].empty() && (spelling == Spelling::kSentencePiece || is_added(id))) fail("is empty");
     if (spelling != Spelling::kGpt2 && !is_valid_utf8(text_[id])) fail("is not UTF-8");
+    if (spelling == Spelling::kEscaped && !is_added(id) && !unescape_token(text_[id]))
+      fail("has an escape that is not complete");
     if (std::isnan(score(id))) fail("has NaN as its score");
     if (!text_[id].empty()) index_.try_emplace(text_[id], id);
     bytes_[id] = bytes_of(id, spelling);
@@ -119,6 +122,7 @@ void Vocab::read_tokens(const TokenizerSpec& spec, Spelling spelling) {
 std::string Vocab::bytes_of(int32_t id, Spelling spelling) const {
   const std::string& text = text_[id];
   if (is_added(id)) return text;
+  if (spelling == Spelling::kEscaped) return unescape_token(text).value_or(text);
   if (spelling != Spelling::kGpt2) return replace_space_marks(text);
   return bytes_from_gpt2(text).value_or(text);
 }

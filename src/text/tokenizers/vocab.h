@@ -12,6 +12,7 @@ enum class Spelling {
   kGpt2,           // bytes as GPT-2's printable characters
   kSentencePiece,  // U+2581 for a space, <0x41> for a lone byte
   kWordPiece,      // U+2581 for the space that begins every word
+  kEscaped,        // bytes as in Python's literals (world.h)
 };
 
 class Vocab {

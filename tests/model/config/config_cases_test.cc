@@ -51,6 +51,7 @@ Json changed(Json config, const std::string& given) {
 class ConfigCases : public testing::TestWithParam<std::string> {};
 
 TEST_P(ConfigCases, LogitsEqualTransformers) {
+  if (GetParam() == "rwkv7") GTEST_SKIP() << "transformers does not have the family";
   const Json cases = Json::parse(read_file((fs::path(INGOT_TEST_DATA) / "config_cases.json").string())).at(GetParam());
   const fs::path directory = kHfModels / GetParam();
   const Json config = Json::parse(read_file((directory / "config.json").string()));

@@ -15,6 +15,7 @@
 #include "model/layers/kda.h"
 #include "model/layers/mamba1.h"
 #include "model/layers/mamba2.h"
+#include "model/layers/rwkv7.h"
 #include "model/layers/short_conv.h"
 
 namespace ingot {
@@ -392,6 +393,28 @@ TEST(Mamba2Config, KeysOfGguf) {
     missing.erase(key);
     EXPECT_THAT(gguf_complaint("mamba2", missing), HasSubstr(key));
   }
+}
+
+TEST(Rwkv7Config, KeysOfDirectories) {
+  const HfCopy copy("rwkv7");
+  Config c;
+  ASSERT_EQ(hf_complaint(copy, [](Json&) {}, &c), "");
+  EXPECT_EQ(kinds_of(c), "rwkv7 channel_mix rwkv7 channel_mix");
+  EXPECT_EQ(c.part<Rwkv7Config>().head_dim, 8);
+  EXPECT_EQ(c.part<Rwkv7Config>().gate_rank, 6);
+  EXPECT_FLOAT_EQ(c.part<Rwkv7Config>().head_eps, 64e-5f);
+  EXPECT_EQ(c.ffn_dim, 24);
+  EXPECT_EQ(c.n_ctx_train, 1 << 20);
+  const auto with = [&](const char* key, const Json& value) {
+    return hf_complaint(copy, [&](Json& json) { json[key] = value; });
+  };
+  EXPECT_THAT(with("attn", {{"layers", {0}}}), HasSubstr("'attn': lists layers with attention"));
+  EXPECT_THAT(with("norm_first", false), HasSubstr("'norm_first': is false, which is not supported"));
+  EXPECT_THAT(with("value_dim", {16, 32}), HasSubstr("'value_dim': 32 differs from hidden_size 16"));
+  EXPECT_THAT(with("a_low_rank_dim", nullptr), HasSubstr("'a_low_rank_dim': is missing"));
+  EXPECT_THAT(with("gate_low_rank_dim", 0), HasSubstr("gate_low_rank_dim"));
+  EXPECT_THAT(with("head_dim", 6), HasSubstr("'head_dim': 6 does not divide hidden_size 16"));
+  EXPECT_THAT(with("hidden_act", "silu"), HasSubstr("hidden_act"));
 }
 
 }  // namespace

@@ -21,6 +21,7 @@
 #include "model/layers/mamba1.h"
 #include "model/layers/mamba2.h"
 #include "model/layers/rg_lru.h"
+#include "model/layers/rwkv7.h"
 #include "model/layers/short_conv.h"
 #include "model/program/shapes.h"
 #include "test_seed.h"
@@ -64,6 +65,8 @@ Config tiny(const char* arch) {
     if (kv_mixer(*c.arch) != nullptr)
       c.layers[1].parts = {{kv_mixer(*c.arch)}, {c.experts.n > 0 ? &kExpertsPart : &kFeedForwardPart}};
   }
+  if (name == "rwkv7")
+    c.parts.set(Rwkv7Config{.head_dim = 16, .decay_rank = 8, .rate_rank = 16, .value_rank = 4, .gate_rank = 24});
   if (name == "gemma3n") {
     c.parts.set(AltUpConfig{.n_streams = 3, .laurel_rank = 8});
     c.parts.set(LayerInputsConfig{.width = 8, .n_rows = 20});

@@ -72,15 +72,18 @@ void expect_all_ops(const std::map<std::string, int>& ops, const Config& c, int 
   int n_apart = 0;  // layers whose keys another op writes, or no op
   for (int i = 0; i < c.n_layers; ++i) n_experts += has_experts(c.layer(i));
   for (int i = 0; i < c.n_layers; ++i) n_apart += c.layer(i).kv_layer >= 0;
-  const int n_recurrent = c.n_recurrent_layers(),
+  const int n_recurrent = c.n_recurrent_layers(), n_rwkv = layers_with("rwkv7"),
             n_attention = layers_with("attention") + layers_with("latent_attention");
   const bool has_inputs = c.part<LayerInputsConfig>().width > 0;
   EXPECT_EQ(count("embed"), n_steps * (has_inputs ? 2 : 1));
   EXPECT_EQ(count("rope_angles"), n_attention == 0 ? 0 : n_steps * (c.local_theta > 0 ? 2 : 1));
   EXPECT_EQ(count("attention"), n_steps * n_attention);
-  EXPECT_EQ(count("short_conv"), n_steps * (n_recurrent + 2 * (layers_with("kda") + layers_with("gated_delta"))));
+  const int n_three = layers_with("kda") + layers_with("gated_delta");  // with three convolutions
+  EXPECT_EQ(count("short_conv"), n_steps * (n_recurrent - n_rwkv + 2 * n_three));
   EXPECT_EQ(count("rg_lru"), n_steps * layers_with("rg_lru"));
-  EXPECT_EQ(count("rank_one_rule"), n_steps * layers_with("kda"));
+  EXPECT_EQ(count("rank_one_rule"), n_steps * (layers_with("kda") + n_rwkv));
+  EXPECT_EQ(count("mix_tokens"), n_steps * 2 * n_rwkv);
+  EXPECT_EQ(count("wkv7_inputs") + count("wkv7_outputs"), n_steps * 2 * n_rwkv);
   EXPECT_EQ(count("delta_rule"), n_steps * (layers_with("delta_net") + layers_with("gated_delta")));
   EXPECT_EQ(count("ssm_scan"), n_steps * layers_with("mamba2"));
   EXPECT_EQ(count("selective_scan"), n_steps * layers_with("mamba1"));

@@ -1,5 +1,6 @@
 // Encoding gives the ids of Hugging Face tokenizers and SentencePiece, for small vocabularies and many texts
-// (tools/tokenizer_goldens/make.py). Decoding gives the text back.
+// (tools/tokenizer_goldens/make.py), or those of
+// the package rwkv (tools/goldens/make_rwkv.py). Decoding gives the text back.
 #include <gtest/gtest.h>
 
 #include "base/error.h"
@@ -36,7 +37,7 @@ TEST_P(TokenizerGolden, EncodesLikeTheReference) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Vocabularies, TokenizerGolden,
-                         ::testing::Values("bpe_gpt2", "bpe_llama3", "bpe_qwen2", "spm_llama", "spm_gemma"),
+                         ::testing::Values("bpe_gpt2", "bpe_llama3", "bpe_qwen2", "spm_llama", "spm_gemma", "rwkv"),
                          [](const auto& golden) { return std::string(golden.param); });
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "text/tokenizers/tokenizer.h"
 #include "text/tokenizers/unicode.h"
+#include "text/tokenizers/world.h"
 
 namespace ingot::testing {
 
@@ -61,6 +62,20 @@ inline std::unique_ptr<OwnedSpec> sentencepiece_spec() {
     owned->spec.token_types.push_back(1);
   }
   for (size_t i = 0; i < owned->tokens.size(); ++i) owned->spec.scores.push_back(-static_cast<float>(i));
+  return owned;
+}
+
+// The smallest complete vocabulary of a World tokenizer: "<s>", the bytes (1 to 256), "ab" (257), "abc" (258),
+// "\n\n" (259).
+inline std::unique_ptr<OwnedSpec> world_spec() {
+  auto owned = std::make_unique<OwnedSpec>();
+  owned->spec.source = "test";
+  owned->spec.model = "rwkv";
+  owned->tokens = {"<s>"};
+  for (int byte = 0; byte < 256; ++byte) owned->tokens.push_back(escape_token(std::string(1, static_cast<char>(byte))));
+  for (const char* token : {"ab", "abc", "\\n\\n"}) owned->tokens.push_back(token);
+  owned->spec.token_types.assign(owned->tokens.size(), 1);
+  owned->spec.token_types[0] = 3;
   return owned;
 }
 

@@ -5,7 +5,7 @@
 namespace ingot::cpu::INGOT_ISA {
 
 // The same values as Activation (backend/ops.h), which this header must not include.
-enum { kSilu, kGeluTanh, kGelu, kClampedSwiglu, kSquaredRelu };
+enum { kSilu, kGeluTanh, kGelu, kClampedSwiglu, kSquaredRelu, kSigmoid };
 
 template <int act>
 INLINE F activate(F x) {

@@ -1,7 +1,7 @@
 // The kernels of recurrent layers: a short convolution along each channel; the gated delta rule and the scans of
 // Mamba-2 and Mamba on a strip of a state matrix.
 #include "backend/cpu/kernels/simd.h"
-#include "backend/cpu/recurrence_kernels.h"
+#include "backend/cpu/kernels/tables.h"
 
 namespace ingot::cpu::INGOT_ISA {
 namespace {
@@ -280,6 +280,9 @@ const RecurrenceKernels kRecurrence = {.unit_length = unit_length,
                                        .selective_scan = selective_scan,
                                        .rg_lru = rg_lru,
                                        .rank_one_rule = rank_one_rule,
-                                       .keep_factors = keep_factors};
+                                       .keep_factors = keep_factors,
+                                       .mix_tokens = mix_tokens,
+                                       .wkv7_inputs = wkv7_inputs,
+                                       .wkv7_outputs = wkv7_outputs};
 
 }  // namespace ingot::cpu::INGOT_ISA

@@ -88,6 +88,7 @@ void act(float* x, int64_t n, int act) {
       const F positive = v > 0.0f ? v : v - v;
       return positive * positive;
     });
+  if (act == kSigmoid) return map(x, x, n, [](F v) { return sigmoid(v); });
   if (act == kSilu) return map(x, x, n, [](F v) { return activate<kSilu>(v); });
   if (act == kGeluTanh) return map(x, x, n, [](F v) { return activate<kGeluTanh>(v); });
   map(x, x, n, [](F v) { return activate<kGelu>(v); });

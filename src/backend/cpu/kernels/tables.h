@@ -2,6 +2,7 @@
 #pragma once
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/kernels/simd.h"
+#include "backend/cpu/recurrence_kernels.h"
 
 namespace ingot::cpu::INGOT_ISA {
 
@@ -27,6 +28,11 @@ void pack_blocks(const float* x, int64_t stride, int m, int64_t n_in, uint8_t* t
 void matmul_in_bf16(const MatmulJob& job, const MatmulJob& later, const PanelRange& range);
 void matmul(const MatmulJob& job, const PanelRange& range);
 void gate_up(const MatmulJob& gate, const MatmulJob& up, int act, const PanelRange& range);
+
+// rwkv7.cc
+void mix_tokens(const MixJob& job);
+void wkv7_inputs(const Wkv7Head& head);
+void wkv7_outputs(const Wkv7Output& head);
 
 void norm(float* y, const float* x, int64_t n, const float* weight, const float* bias, float eps, bool layer_norm);
 void add(float* x, const float* y, int64_t n);
