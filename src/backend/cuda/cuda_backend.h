@@ -132,6 +132,9 @@ class CudaBackend final : public Backend, public RecordedSteps {
   void rg_lru(const RgLruArgs& args) override;
   void kda_inputs(const KdaInputsArgs& args) override;
   void rank_one_rule(const RankOneRuleArgs& args) override;
+  void mix_tokens(const MixTokensArgs& args) override;
+  void wkv7_inputs(const Wkv7InputsArgs& args) override;
+  void wkv7_outputs(const Wkv7OutputsArgs& args) override;
 
  private:
   cuda::ScratchSizes scratch_for(const StepLimits& limits) const;

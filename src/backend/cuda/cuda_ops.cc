@@ -200,6 +200,9 @@ void CudaBackend::selective_scan(const SelectiveScanArgs& args) { recurrence_.se
 void CudaBackend::rg_lru(const RgLruArgs& args) { recurrence_.rg_lru(args); }
 void CudaBackend::kda_inputs(const KdaInputsArgs& args) { recurrence_.kda_inputs(args); }
 void CudaBackend::rank_one_rule(const RankOneRuleArgs& args) { recurrence_.rank_one_rule(args); }
+void CudaBackend::mix_tokens(const MixTokensArgs& args) { recurrence_.mix_tokens(args); }
+void CudaBackend::wkv7_inputs(const Wkv7InputsArgs& args) { recurrence_.wkv7_inputs(args); }
+void CudaBackend::wkv7_outputs(const Wkv7OutputsArgs& args) { recurrence_.wkv7_outputs(args); }
 
 void CudaBackend::connect(std::shared_ptr<Communicator> ranks) {
   rank_ops_.connect(ranks);

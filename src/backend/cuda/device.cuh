@@ -147,6 +147,7 @@ __device__ __forceinline__ void norm_row(const RowNorm& norm, int n, int n_put, 
 // of many rows writes its outputs.
 __device__ __forceinline__ float activate(float x, int act) {
   if (act == 4) return x > 0 ? x * x : 0.0f;
+  if (act == 5) return __fdividef(1.0f, 1.0f + __expf(-x));
   if (act == 0) return __fdividef(x, 1.0f + __expf(-x));
   if (act == 2) return 0.5f * x * (1.0f + erff(x * 0.70710678f));
   return 0.5f * x * (1.0f + tanhf(0.79788456f * (x + 0.044715f * x * x * x)));

@@ -23,11 +23,6 @@ struct Walk {
   half u[kTokens * kSliceRow], left[kTokens * kSliceRow];  // u: what tokens add; left: the rest of u after the chunk
 };
 
-__device__ __forceinline__ void copy16(void* to, const void* from, bool in) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(in ? 16 : 0)
-               : "memory");
-}
-
 // Copies a stage; tokens past the last are zeros.
 __device__ __forceinline__ void copy_stage(Stage& s, const Delta& p, const Places& places, int head, int64_t first,
                                            int n) {

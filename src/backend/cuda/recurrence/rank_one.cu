@@ -1,7 +1,7 @@
 // Recurrences that decay by a factor for each row of a head's matrix and change by two products of vectors, token by
 // token, and their inputs for Kimi's delta attention. A warp handles a few columns of a head's matrix: its lanes have
-// the rows in registers. So a token's result never depends on the batch. The inputs of the next token are read while a
-// token is computed.
+// the rows in registers. So a token's result never depends on the batch. The inputs of the next tokens are read while
+// some tokens are computed.
 #include "backend/cuda/launch.cuh"
 #include "backend/cuda/recurrence/recurrence.cuh"
 #include "backend/cuda/recurrence/recurrence.h"
@@ -89,9 +89,28 @@ struct RuleInputs {
 #pragma unroll
     for (int i = 0; i < kWarpColumns; ++i) v[i] = p.v[t * p.v_stride + int64_t{head} * p.value_dim + columns[i]];
   }
+
+  // Changes the columns s of the matrix, and reads them.
+  __device__ __forceinline__ void apply(float (&s)[kWarpColumns][kPer], float (&out)[kWarpColumns]) const {
+#pragma unroll
+    for (int i = 0; i < kWarpColumns; ++i) {
+      float known = 0;
+#pragma unroll
+      for (int j = 0; j < kPer; ++j) known = fmaf(a[j], s[i][j], known);
+      known = warp_sum(known);
+      float sum = 0;
+#pragma unroll
+      for (int j = 0; j < kPer; ++j) {
+        s[i][j] = fmaf(keep[j], s[i][j], fmaf(b[j], known, k[j] * v[i]));
+        sum = fmaf(q[j], s[i][j], sum);
+      }
+      out[i] = warp_sum(sum);
+    }
+  }
 };
 
-template <int kPer>
+// kAhead: tokens whose inputs are read at once.
+template <int kPer, int kAhead>
 __global__ void __launch_bounds__(kRuleThreads) rank_one_kernel(const __grid_constant__ RankOne p) {
   start_dependent();
   const int lane = threadIdx.x % kRuleLanes, head = blockIdx.y, seq = blockIdx.z,
@@ -112,31 +131,28 @@ __global__ void __launch_bounds__(kRuleThreads) rank_one_kernel(const __grid_con
   for (int i = 0; i < kWarpColumns; ++i)
 #pragma unroll
     for (int j = 0; j < kPer; ++j) s[i][j] = in >= 0 && rows[j] < p.key_dim ? before[place(i, j)] : 0.0f;
-  RuleInputs<kPer> next;
-  if (begin < end) next.read(p, begin, head, rows, columns);
-  for (int64_t t = begin; t < end; ++t) {
-    const RuleInputs<kPer> now = next;
-    if (t + 1 < end) next.read(p, t + 1, head, rows, columns);
-    float known[kWarpColumns] = {}, out[kWarpColumns] = {};
+  RuleInputs<kPer> next[kAhead];
+  const auto read = [&](int64_t t) {
 #pragma unroll
-    for (int i = 0; i < kWarpColumns; ++i) {
+    for (int i = 0; i < kAhead; ++i)
+      if (t + i < end) next[i].read(p, t + i, head, rows, columns);
+  };
+  read(begin);
+  for (int64_t t = begin; t < end; t += kAhead) {
+    RuleInputs<kPer> tokens[kAhead];
 #pragma unroll
-      for (int j = 0; j < kPer; ++j) known[i] = fmaf(now.a[j], s[i][j], known[i]);
-      known[i] = warp_sum(known[i]);
+    for (int i = 0; i < kAhead; ++i) tokens[i] = next[i];
+    read(t + kAhead);
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) {
+      if (t + i >= end) break;
+      float out[kWarpColumns];
+      tokens[i].apply(s, out);
+#pragma unroll
+      for (int j = 0; j < kWarpColumns; ++j)
+        if (lane == j && first + j < p.value_dim)
+          p.y[(t + i) * p.y_stride + int64_t{head} * p.value_dim + columns[j]] = out[j];
     }
-#pragma unroll
-    for (int i = 0; i < kWarpColumns; ++i) {
-#pragma unroll
-      for (int j = 0; j < kPer; ++j) {
-        s[i][j] = fmaf(now.keep[j], s[i][j], fmaf(now.b[j], known[i], now.k[j] * now.v[i]));
-        out[i] = fmaf(now.q[j], s[i][j], out[i]);
-      }
-      out[i] = warp_sum(out[i]);
-    }
-#pragma unroll
-    for (int i = 0; i < kWarpColumns; ++i)
-      if (lane == i && first + i < p.value_dim)
-        p.y[t * p.y_stride + int64_t{head} * p.value_dim + columns[i]] = out[i];
   }
   float* after = p.states.data + p.batch.state_out[seq] * p.states.slot_floats;
 #pragma unroll
@@ -171,7 +187,7 @@ void kda_inputs(const KdaInputsArgs& a, Device& device) {
 }
 
 void rank_one_rule(const RankOneRuleArgs& a, const DeviceStates& states, const DeviceBatch& batch, int n_seqs,
-                   Device& device) {
+                   int most_tokens, Device& device) {
   if (n_seqs == 0) return;
   const StateBuffer& s = a.states->buffer(a.buffer);
   const RankOne p{.y = a.y.f32(),
@@ -196,9 +212,10 @@ void rank_one_rule(const RankOneRuleArgs& a, const DeviceStates& states, const D
                   static_cast<unsigned>(n_seqs));
   const auto start = [&](auto kernel) { launch(device, kernel, grid, kRuleThreads, 0, p); };
   static_assert(kMaxKeyDim <= 8 * kRuleLanes);
-  p.key_dim <= 2 * kRuleLanes   ? start(rank_one_kernel<2>)
-  : p.key_dim <= 4 * kRuleLanes ? start(rank_one_kernel<4>)
-                                : start(rank_one_kernel<8>);
+  const bool is_long = most_tokens >= kManyTokens;
+  if (p.key_dim <= 2 * kRuleLanes) return is_long ? start(rank_one_kernel<2, 4>) : start(rank_one_kernel<2, 1>);
+  if (p.key_dim <= 4 * kRuleLanes) return is_long ? start(rank_one_kernel<4, 2>) : start(rank_one_kernel<4, 1>);
+  start(rank_one_kernel<8, 1>);
 }
 
 }  // namespace ingot::cuda

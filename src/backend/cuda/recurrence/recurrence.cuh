@@ -20,6 +20,9 @@ struct Delta {
   DeviceBatch batch;
 };
 
+// In sequences of at least this many tokens, the inputs of several tokens are read at once.
+inline constexpr int kManyTokens = 16;
+
 // delta_chunks.cu: for all sequences of at least kChunkedTokens.
 inline constexpr int kChunkedTokens = 64;
 bool can_chunk(const Device& device, const Delta& p);

@@ -1,5 +1,5 @@
-// Kernels of recurrent layers (recurrence.cu, delta_chunks.cu, delta_walk.cu, ssm_scan.cu, selective_scan.cu,
-// rank_one.cu, rg_lru.cu). States are f32. The batch contains the slots to read and write.
+// Kernels of recurrent layers (recurrence.cu, delta_chunks.cu, delta_walk.cu, ssm_scan.cu, ssm_chunks.cu,
+// selective_scan.cu, rank_one.cu, rwkv7.cu, rg_lru.cu). States are f32. The batch contains the slots to read and write.
 #pragma once
 #include <driver_types.h>
 
@@ -30,12 +30,16 @@ void short_conv(const ShortConvArgs& args, const DeviceStates& states, const Dev
 void delta_rule(const DeltaRuleArgs& args, const DeviceStates& states, const DeviceBatch& batch, int n_seqs,
                 int fewest_tokens, int most_tokens, bool chunks, Device& device);
 void ssm_scan(const SsmScanArgs& args, const DeviceStates& states, const DeviceBatch& batch, int n_seqs,
-              Device& device);
+              int fewest_tokens, int most_tokens, bool chunks, Device& device);
 void rg_lru(const RgLruArgs& args, const DeviceStates& states, const DeviceBatch& batch, int n_seqs, Device& device);
 void kda_inputs(const KdaInputsArgs& args, Device& device);
 void rank_one_rule(const RankOneRuleArgs& args, const DeviceStates& states, const DeviceBatch& batch, int n_seqs,
-                   Device& device);
+                   int most_tokens, Device& device);
+void mix_tokens(const MixTokensArgs& args, const DeviceStates& states, const DeviceBatch& batch, int n_tokens,
+                Device& device);
+void wkv7_inputs(const Wkv7InputsArgs& args, Device& device);
+void wkv7_outputs(const Wkv7OutputsArgs& args, Device& device);
 void selective_scan(const SelectiveScanArgs& args, const DeviceStates& states, const DeviceBatch& batch, int n_seqs,
-                    Device& device);
+                    int most_tokens, Device& device);
 
 }  // namespace ingot::cuda

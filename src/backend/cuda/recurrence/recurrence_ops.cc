@@ -19,6 +19,11 @@ struct CudaStates : StateCache {
   Memory memory;
 };
 
+void check_key_dim(int64_t n) {
+  if (n > kMaxKeyDim)
+    throw Error("keys of {} elements are more than cuda supports ({}): use the device cpu", n, kMaxKeyDim);
+}
+
 }  // namespace
 
 size_t RecurrenceOps::state_bytes(const StateShape& shape) {
@@ -58,8 +63,7 @@ void RecurrenceOps::delta_rule(const DeltaRuleArgs& args) {
   const auto& states = static_cast<const CudaStates&>(*args.states);
   const StateBuffer& s = states.buffer(args.buffer);
   CHECK_EQ(args.qkv.cols, 2 * args.n_key_heads * s.rows + s.count * s.cols);
-  if (s.rows > kMaxKeyDim)
-    throw Error("keys of {} elements are more than cuda supports ({}): use the device cpu", s.rows, kMaxKeyDim);
+  check_key_dim(s.rows);
   cuda::delta_rule(args, states.at(args.buffer), core_.step.view(), core_.step.n_seqs, core_.step.min_q_len,
                    core_.step.max_q_len, !core_.deterministic, core_.device);
   check_launch("delta_rule");
@@ -72,7 +76,8 @@ void RecurrenceOps::ssm_scan(const SsmScanArgs& args) {
   CHECK_EQ(args.b.cols, args.n_groups * s.rows);
   if (s.rows > kMaxStateDim)
     throw Error("states of {} rows are more than cuda supports ({}): use the device cpu", s.rows, kMaxStateDim);
-  cuda::ssm_scan(args, states.at(args.buffer), core_.step.view(), core_.step.n_seqs, core_.device);
+  cuda::ssm_scan(args, states.at(args.buffer), core_.step.view(), core_.step.n_seqs, core_.step.min_q_len,
+                 core_.step.max_q_len, !core_.deterministic, core_.device);
   check_launch("ssm_scan");
 }
 
@@ -84,7 +89,8 @@ void RecurrenceOps::selective_scan(const SelectiveScanArgs& args) {
   if (s.rows > kMaxSelectiveDim)
     throw Error("states of {} elements a channel are more than cuda supports ({}): use the device cpu", s.rows,
                 kMaxSelectiveDim);
-  cuda::selective_scan(args, states.at(args.buffer), core_.step.view(), core_.step.n_seqs, core_.device);
+  cuda::selective_scan(args, states.at(args.buffer), core_.step.view(), core_.step.n_seqs, core_.step.max_q_len,
+                       core_.device);
   check_launch("selective_scan");
 }
 
@@ -96,10 +102,7 @@ void RecurrenceOps::rg_lru(const RgLruArgs& args) {
 }
 
 void RecurrenceOps::kda_inputs(const KdaInputsArgs& args) {
-  const int64_t n_heads = args.beta.cols;
-  if (args.q.cols / n_heads > kMaxKeyDim)
-    throw Error("keys of {} elements are more than cuda supports ({}): use the device cpu", args.q.cols / n_heads,
-                kMaxKeyDim);
+  check_key_dim(args.q.cols / args.beta.cols);
   cuda::kda_inputs(args, core_.device);
   check_launch("kda_inputs");
 }
@@ -109,10 +112,30 @@ void RecurrenceOps::rank_one_rule(const RankOneRuleArgs& args) {
   const StateBuffer& s = states.buffer(args.buffer);
   CHECK_EQ(args.q.cols, s.count * s.rows);
   CHECK_EQ(args.v.cols, s.count * s.cols);
-  if (s.rows > kMaxKeyDim)
-    throw Error("keys of {} elements are more than cuda supports ({}): use the device cpu", s.rows, kMaxKeyDim);
-  cuda::rank_one_rule(args, states.at(args.buffer), core_.step.view(), core_.step.n_seqs, core_.device);
+  check_key_dim(s.rows);
+  cuda::rank_one_rule(args, states.at(args.buffer), core_.step.view(), core_.step.n_seqs, core_.step.max_q_len,
+                      core_.device);
   check_launch("rank_one_rule");
+}
+
+void RecurrenceOps::mix_tokens(const MixTokensArgs& args) {
+  const auto& states = static_cast<const CudaStates&>(*args.states);
+  CHECK_EQ(args.y.cols, args.mix.rows * args.x.cols);
+  CHECK_EQ(states.buffer(args.buffer).size(), args.x.cols);
+  cuda::mix_tokens(args, states.at(args.buffer), core_.step.view(), core_.step.n_tokens, core_.device);
+  check_launch("mix_tokens");
+}
+
+void RecurrenceOps::wkv7_inputs(const Wkv7InputsArgs& args) {
+  check_key_dim(args.k.cols / args.n_heads);
+  cuda::wkv7_inputs(args, core_.device);
+  check_launch("wkv7_inputs");
+}
+
+void RecurrenceOps::wkv7_outputs(const Wkv7OutputsArgs& args) {
+  check_key_dim(args.y.cols / args.n_heads);
+  cuda::wkv7_outputs(args, core_.device);
+  check_launch("wkv7_outputs");
 }
 
 }  // namespace ingot::cuda

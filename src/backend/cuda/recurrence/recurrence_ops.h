@@ -23,6 +23,9 @@ class RecurrenceOps {
   void rg_lru(const RgLruArgs& args);
   void kda_inputs(const KdaInputsArgs& args);
   void rank_one_rule(const RankOneRuleArgs& args);
+  void mix_tokens(const MixTokensArgs& args);
+  void wkv7_inputs(const Wkv7InputsArgs& args);
+  void wkv7_outputs(const Wkv7OutputsArgs& args);
 
   Written written() const { return written_; }  // what a step writes
 

@@ -1,6 +1,6 @@
 // The scan of Mamba, token by token: one launch for all channels of all sequences. A few lanes handle a channel: they
 // keep its state in registers, and sum their shares of a token's output. So a token's result never depends on the
-// batch. The inputs of the next token are read while a token is computed.
+// batch. The inputs of the next tokens are read while some tokens are computed.
 #include "backend/cuda/launch.cuh"
 #include "backend/cuda/recurrence/recurrence.cuh"
 #include "backend/cuda/recurrence/recurrence.h"
@@ -41,7 +41,8 @@ struct TokenInputs {
   }
 };
 
-template <int kPer>
+// kAhead: tokens whose inputs are read at once.
+template <int kPer, int kAhead>
 __global__ void __launch_bounds__(kSelectiveThreads) selective_kernel(const __grid_constant__ Selective p) {
   start_dependent();
   const int lane = threadIdx.x % kStateLanes, seq = blockIdx.y,
@@ -59,21 +60,33 @@ __global__ void __launch_bounds__(kSelectiveThreads) selective_kernel(const __gr
     s[j] = in >= 0 && is_own ? before[row] : 0.0f;
     decay[j] = is_own ? kLog2E * p.decay[channel * p.decay_stride + row] : 0.0f;
   }
-  TokenInputs<kPer> next;
-  if (begin < end) next.read(p, begin, channel, first);
-  for (int64_t t = begin; t < end; ++t) {
-    const TokenInputs<kPer> now = next;
-    if (t + 1 < end) next.read(p, t + 1, channel, first);
-    const float step = softplus(now.dt + dt_bias), change = step * now.x;
-    float out = 0;
+  TokenInputs<kPer> next[kAhead];
+  const auto read = [&](int64_t t) {
 #pragma unroll
-    for (int j = 0; j < kPer; ++j) {
-      s[j] = fmaf(now.b[j], change, exp2f(decay[j] * step) * s[j]);
-      out = fmaf(now.c[j], s[j], out);
+    for (int i = 0; i < kAhead; ++i)
+      if (t + i < end) next[i].read(p, t + i, channel, first);
+  };
+  read(begin);
+  for (int64_t t = begin; t < end; t += kAhead) {
+    TokenInputs<kPer> tokens[kAhead];
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) tokens[i] = next[i];
+    read(t + kAhead);
+#pragma unroll
+    for (int i = 0; i < kAhead; ++i) {
+      if (t + i >= end) break;
+      const TokenInputs<kPer>& now = tokens[i];
+      const float step = softplus(now.dt + dt_bias), change = step * now.x;
+      float out = 0;
+#pragma unroll
+      for (int j = 0; j < kPer; ++j) {
+        s[j] = fmaf(now.b[j], change, exp2f(decay[j] * step) * s[j]);
+        out = fmaf(now.c[j], s[j], out);
+      }
+#pragma unroll
+      for (int j = kStateLanes / 2; j > 0; j /= 2) out += __shfl_xor_sync(0xFFFFFFFFu, out, j);
+      if (lane == 0 && wanted < p.n_channels) p.y[(t + i) * p.y_stride + channel] = fmaf(skip, now.x, out);
     }
-#pragma unroll
-    for (int i = kStateLanes / 2; i > 0; i /= 2) out += __shfl_xor_sync(0xFFFFFFFFu, out, i);
-    if (lane == 0 && wanted < p.n_channels) p.y[t * p.y_stride + channel] = fmaf(skip, now.x, out);
   }
   if (wanted >= p.n_channels) return;
   float* after = p.states.data + p.batch.state_out[seq] * p.states.slot_floats + place;
@@ -85,7 +98,7 @@ __global__ void __launch_bounds__(kSelectiveThreads) selective_kernel(const __gr
 }  // namespace
 
 void selective_scan(const SelectiveScanArgs& a, const DeviceStates& states, const DeviceBatch& batch, int n_seqs,
-                    Device& device) {
+                    int most_tokens, Device& device) {
   if (n_seqs == 0) return;
   const StateBuffer& s = a.states->buffer(a.buffer);
   const Selective p{.y = a.y.f32(),
@@ -109,9 +122,10 @@ void selective_scan(const SelectiveScanArgs& a, const DeviceStates& states, cons
   const dim3 grid(blocks_for(p.n_channels, kBlockChannels), static_cast<unsigned>(n_seqs));
   const auto start = [&](auto kernel) { launch(device, kernel, grid, kSelectiveThreads, 0, p); };
   static_assert(kMaxSelectiveDim <= 16 * kStateLanes);
-  p.state_dim <= 4 * kStateLanes   ? start(selective_kernel<4>)
-  : p.state_dim <= 8 * kStateLanes ? start(selective_kernel<8>)
-                                   : start(selective_kernel<16>);
+  const bool is_long = most_tokens >= kManyTokens;
+  if (p.state_dim <= 4 * kStateLanes) return is_long ? start(selective_kernel<4, 4>) : start(selective_kernel<4, 1>);
+  if (p.state_dim <= 8 * kStateLanes) return is_long ? start(selective_kernel<8, 2>) : start(selective_kernel<8, 1>);
+  start(selective_kernel<16, 1>);
 }
 
 }  // namespace ingot::cuda

@@ -1,0 +1,350 @@
+// The scan of Mamba-2 over many tokens at once (arXiv:2405.21060): 64 tokens are one chunk. S is the matrix before a
+// chunk, and g[t] is the sum of decay * step over the chunk's tokens up to t. Then
+//   y[t] = exp(g[t]) c[t] S + sum over s <= t of exp(g[t] - g[s]) (c[t] b[s]) step[s] x[s] + skip x[t]
+//   S = exp(g[last]) S + sum over s of exp(g[last] - g[s]) b[s]^T step[s] x[s]                   after the chunk
+// No exponent is positive, however fast a state decays.
+//
+// A first kernel computes what all heads of a group share, for all chunks at once: it overwrites b and c with halves,
+// and writes the products c[t] b[s] behind the halves of c. Steps and sums g replace dt and keep. A second kernel walks
+// through the chunks of a sequence: a block has 32 columns of a head's matrix, in registers as f32. Products are on the
+// tensor cores, from halves, with sums in f32. While the matrix is updated, the next chunk's c and x are copied; while
+// the outputs are computed, its b.
+#include "backend/cuda/memory.h"
+#include "backend/cuda/recurrence/ssm_scan.cuh"
+#include "backend/cuda/recurrence/tiles.cuh"
+
+namespace ingot::cuda {
+
+using namespace recurrence;
+
+namespace {
+
+constexpr int kSsmTokens = kChunkedScanTokens, kSsmWarps = 8, kSsmThreads = 32 * kSsmWarps;
+constexpr int kScanSlice = 32, kScanSliceRow = kScanSlice + 8,
+              kPairsRow = kSsmTokens + 8;  // rows in halves, against bank conflicts
+
+template <int kState>
+constexpr int kStateRow = kState + 8;
+
+// The places of a group's halves and products in the rows of b and c.
+template <int kState>
+struct Halves {
+  half *b, *c, *pairs;  // of token 0
+  int64_t b_stride, c_stride;
+
+  __device__ Halves(const Scan& p, int group)
+      : b(reinterpret_cast<half*>(p.b + group * kState)),
+        c(reinterpret_cast<half*>(p.c + group * kState)),
+        pairs(c + kState),
+        b_stride(2 * p.b_stride),
+        c_stride(2 * p.c_stride) {}
+};
+
+// Steps, and sums of decay * step from the chunk's first token on. A thread handles a head.
+__device__ __forceinline__ void find_steps(const Scan& p, int group, int64_t first, int n) {
+  constexpr float kLeast = -60.0f;  // of one token, after which nothing is left of the state
+  const int sharing = p.n_heads / p.n_groups;
+  for (int h = group * sharing + static_cast<int>(threadIdx.x); h < (group + 1) * sharing; h += kSsmThreads) {
+    const float decay = p.decay[h], bias = p.dt_bias[h];
+    float sum = 0;
+    for (int64_t t = first; t < first + n; ++t) {
+      float& dt = p.dt[t * p.dt_stride + h];
+      const float step = step_of(p, dt, bias);
+      dt = step;
+      p.keep[t * p.keep_stride + h] = sum += fmaxf(decay * step, kLeast);
+    }
+  }
+}
+
+// One chunk of one group of a sequence.
+template <int kState>
+__global__ void __launch_bounds__(kSsmThreads) pairs_kernel(const __grid_constant__ Scan p) {
+  constexpr int kRow = kStateRow<kState>, kPacks = kState / 4, kPerLane = (kPacks + 31) / 32;
+  extern __shared__ __align__(128) char shared[];
+  half *b = reinterpret_cast<half*>(shared), *c = b + kSsmTokens * kRow;
+  start_dependent();
+  const int group = blockIdx.y, seq = blockIdx.z, done = static_cast<int>(blockIdx.x) * kSsmTokens,
+            warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int begin = p.batch.q_start[seq], length = p.batch.q_start[seq + 1] - begin, n = min(kSsmTokens, length - done);
+  if (length < kSsmTokens || n <= 0) return;
+  const int64_t first = begin + done;
+  const Halves<kState> halves(p, group);
+  for (int t = warp; t < kSsmTokens; t += kSsmWarps) {
+    float4 of_b[kPerLane] = {}, of_c[kPerLane] = {};
+#pragma unroll
+    for (int j = 0; j < kPerLane; ++j) {
+      const int i = lane + 32 * j;
+      if (t >= n || i >= kPacks) continue;
+      of_b[j] = reinterpret_cast<const float4*>(p.b + (first + t) * p.b_stride + group * kState)[i];
+      of_c[j] = reinterpret_cast<const float4*>(p.c + (first + t) * p.c_stride + group * kState)[i];
+    }
+    __syncwarp();  // the halves overwrite the row
+#pragma unroll
+    for (int j = 0; j < kPerLane; ++j) {
+      const int i = lane + 32 * j;
+      if (i >= kPacks) continue;
+      const uint2 b4 = halves_of(of_b[j]), c4 = halves_of(of_c[j]);
+      reinterpret_cast<uint2*>(b + t * kRow)[i] = b4;
+      reinterpret_cast<uint2*>(c + t * kRow)[i] = c4;
+      if (t >= n) continue;
+      reinterpret_cast<uint2*>(halves.b + (first + t) * halves.b_stride)[i] = b4;
+      reinterpret_cast<uint2*>(halves.c + (first + t) * halves.c_stride)[i] = c4;
+    }
+  }
+  find_steps(p, group, first, n);
+  __syncthreads();
+  // A warp has 16 rows and 32 columns of the products; those above the diagonal are not used.
+  const int row = warp % 4 * 16, column = warp / 4 * 32;
+  if (column > row + 15) return;
+  float sums[4][4] = {};
+#pragma unroll
+  for (int k = 0; k < kState; k += 16) {
+    uint32_t of_c[4], of_b[4];
+    load_matrices(of_c, place_of_a(c, kRow, row, k, lane));
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      load_matrices(of_b, place_of_transposed_b(b, kRow, k, column + 16 * j, lane));
+      multiply(sums[2 * j], sums[2 * j + 1], of_c, of_b);
+    }
+  }
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const int t = row + lane / 4 + 8 * h;
+    if (t >= n) continue;
+#pragma unroll
+    for (int j = 0; j < 4; ++j)
+      *reinterpret_cast<uint32_t*>(halves.pairs + (first + t) * halves.c_stride + column + 8 * j + 2 * (lane % 4)) =
+          pair_of(sums[j][2 * h], sums[j][2 * h + 1]);
+  }
+}
+
+// What a block of the second kernel has in shared memory.
+template <int kState>
+struct ScanWalk {
+  half b[kSsmTokens * kStateRow<kState>], c[kSsmTokens * kStateRow<kState>], pairs[kSsmTokens * kPairsRow];
+  half s[kScanSlice * kStateRow<kState>];                                // the matrix: [column, row]
+  half x[kSsmTokens * kScanSliceRow], left[kSsmTokens * kScanSliceRow];  // step * x; what is left of it after the chunk
+  float inputs[kSsmTokens * kScanSlice];                                 // x
+  float step[kSsmTokens], sum[kSsmTokens];
+};
+
+// Copies the chunk's c, products and x; tokens past the last are zeros.
+template <int kState>
+__device__ __forceinline__ void copy_for_outputs(ScanWalk<kState>& w, const Scan& p, const Halves<kState>& halves,
+                                                 int head, int64_t first, int n) {
+  constexpr int kPieces = kState / 8, kOfPairs = kSsmTokens / 8, kOfX = kScanSlice / 4;
+  const int column = head * p.head_dim + static_cast<int>(blockIdx.x) * kScanSlice;
+  for (int i = threadIdx.x; i < kSsmTokens * kPieces; i += kSsmThreads) {
+    const int t = i / kPieces, piece = i % kPieces * 8;
+    copy16(w.c + t * kStateRow<kState> + piece, halves.c + (t < n ? (first + t) * halves.c_stride : 0) + piece, t < n);
+  }
+  for (int i = threadIdx.x; i < kSsmTokens * kOfPairs; i += kSsmThreads) {
+    const int t = i / kOfPairs, piece = i % kOfPairs * 8;
+    copy16(w.pairs + t * kPairsRow + piece, halves.pairs + (t < n ? (first + t) * halves.c_stride : 0) + piece, t < n);
+  }
+  for (int i = threadIdx.x; i < kSsmTokens * kOfX; i += kSsmThreads) {
+    const int t = i / kOfX, piece = i % kOfX * 4;
+    copy16(w.inputs + t * kScanSlice + piece, p.x + (t < n ? (first + t) * p.x_stride : 0) + column + piece, t < n);
+  }
+  if (const int t = threadIdx.x; t < kSsmTokens) {
+    copy_float(&w.step[t], p.dt + (t < n ? (first + t) * p.dt_stride : 0) + head, t < n);
+    copy_float(&w.sum[t], p.keep + (t < n ? (first + t) * p.keep_stride : 0) + head, t < n);
+  }
+}
+template <int kState>
+__device__ __forceinline__ void copy_for_state(ScanWalk<kState>& w, const Halves<kState>& halves, int64_t first,
+                                               int n) {
+  constexpr int kPieces = kState / 8;
+  for (int i = threadIdx.x; i < kSsmTokens * kPieces; i += kSsmThreads) {
+    const int t = i / kPieces, piece = i % kPieces * 8;
+    copy16(w.b + t * kStateRow<kState> + piece, halves.b + (t < n ? (first + t) * halves.b_stride : 0) + piece, t < n);
+  }
+}
+__device__ __forceinline__ void end_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// Waits for all copies but those of the last group.
+__device__ __forceinline__ void await_older_copies() { asm volatile("cp.async.wait_group 1;" ::: "memory"); }
+
+// Gives the products their decays, and x its steps. n tokens.
+template <int kState>
+__device__ __forceinline__ void decay_inputs(ScanWalk<kState>& w, int n) {
+  for (int i = threadIdx.x; i < kSsmTokens * kSsmTokens / 2; i += kSsmThreads) {
+    const int t = i / (kSsmTokens / 2), s = i % (kSsmTokens / 2) * 2;
+    uint32_t& pair = *reinterpret_cast<uint32_t*>(w.pairs + t * kPairsRow + s);
+    const float2 product = __half22float2(half2_of(pair));
+    const float sum = w.sum[t];
+    pair = pair_of(s <= t ? product.x * __expf(fminf(sum - w.sum[s], 0.0f)) : 0.0f,
+                   s + 1 <= t ? product.y * __expf(fminf(sum - w.sum[s + 1], 0.0f)) : 0.0f);
+  }
+  const float last = w.sum[n - 1];
+  for (int i = threadIdx.x; i < kSsmTokens * kScanSlice / 2; i += kSsmThreads) {
+    const int t = i / (kScanSlice / 2), column = i % (kScanSlice / 2) * 2;
+    const float2 x = *reinterpret_cast<const float2*>(w.inputs + t * kScanSlice + column);
+    const float step = w.step[t], left = step * __expf(fminf(last - w.sum[t], 0.0f));
+    *reinterpret_cast<uint32_t*>(w.x + t * kScanSliceRow + column) = pair_of(step * x.x, step * x.y);
+    *reinterpret_cast<uint32_t*>(w.left + t * kScanSliceRow + column) = pair_of(left * x.x, left * x.y);
+  }
+}
+
+// A warp computes 16 tokens and 16 columns of the outputs. y: of the chunk's first token and the block's first column.
+template <int kState>
+__device__ __forceinline__ void put_scan_outputs(const ScanWalk<kState>& w, float* y, int64_t stride, float skip,
+                                                 int n) {
+  const int lane = threadIdx.x % 32, row = static_cast<int>(threadIdx.x) / 32 % 4 * 16,
+            column = static_cast<int>(threadIdx.x) / 128 * 16;
+  float sums[2][4] = {};
+#pragma unroll
+  for (int k = 0; k < kState; k += 16) {
+    uint32_t a[4], b[4];
+    load_matrices(a, place_of_a(w.c, kStateRow<kState>, row, k, lane));
+    load_matrices(b, place_of_transposed_b(w.s, kStateRow<kState>, k, column, lane));
+    multiply(sums[0], sums[1], a, b);
+  }
+#pragma unroll
+  for (int j = 0; j < 2; ++j)
+#pragma unroll
+    for (int e = 0; e < 4; ++e) sums[j][e] *= __expf(w.sum[row + lane / 4 + e / 2 * 8]);
+#pragma unroll
+  for (int k = 0; k < kSsmTokens; k += 16) {
+    if (k > row) break;
+    uint32_t a[4], b[4];
+    load_matrices(a, place_of_a(w.pairs, kPairsRow, row, k, lane));
+    load_transposed(b, place_of_b(w.x, kScanSliceRow, k, column, lane));
+    multiply(sums[0], sums[1], a, b);
+  }
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const int t = row + lane / 4 + 8 * h;
+    if (t >= n) continue;
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      const int at = column + 8 * j + 2 * (lane % 4);
+      const float2 x = *reinterpret_cast<const float2*>(w.inputs + t * kScanSlice + at);
+      *reinterpret_cast<float2*>(y + t * stride + at) =
+          make_float2(fmaf(skip, x.x, sums[j][2 * h]), fmaf(skip, x.y, sums[j][2 * h + 1]));
+    }
+  }
+}
+
+// A warp's rows of the block's columns of the matrix: bands of 16 rows, 8 bands apart.
+template <int kState>
+struct ScanRows {
+  static constexpr int kBands = (kState / 16 + kSsmWarps - 1) / kSsmWarps;
+  float s[kBands][kScanSlice / 8][4] = {};
+
+  template <class F>
+  __device__ __forceinline__ void each(F&& f) {
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+#pragma unroll
+    for (int m = 0; m < kBands; ++m) {
+      const int first = 16 * (warp + kSsmWarps * m);
+      if (first >= kState) break;
+#pragma unroll
+      for (int j = 0; j < kScanSlice / 8; ++j)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) f(s[m][j][e], first + lane / 4 + e / 2 * 8, 8 * j + 2 * (lane % 4) + e % 2);
+    }
+  }
+  __device__ __forceinline__ void update(const ScanWalk<kState>& w, float keep) {
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    each([&](float& element, int, int) { element *= keep; });
+#pragma unroll
+    for (int m = 0; m < kBands; ++m) {
+      const int first = 16 * (warp + kSsmWarps * m);
+      if (first >= kState) break;
+#pragma unroll
+      for (int k = 0; k < kSsmTokens; k += 16) {
+        uint32_t a[4], b[4];
+        load_transposed(a, place_of_transposed_a(w.b, kStateRow<kState>, first, k, lane));
+#pragma unroll
+        for (int j = 0; j < kScanSlice / 16; ++j) {
+          load_transposed(b, place_of_b(w.left, kScanSliceRow, k, 16 * j, lane));
+          multiply(s[m][2 * j], s[m][2 * j + 1], a, b);
+        }
+      }
+    }
+  }
+};
+
+// Some columns of a head's matrix, through all chunks of a sequence.
+template <int kState>
+__global__ void __launch_bounds__(kSsmThreads) scan_walk_kernel(const __grid_constant__ Scan p) {
+  extern __shared__ __align__(128) char shared[];
+  ScanWalk<kState>& w = *reinterpret_cast<ScanWalk<kState>*>(shared);
+  start_dependent();
+  const int head = blockIdx.y, seq = blockIdx.z, first_column = static_cast<int>(blockIdx.x) * kScanSlice;
+  const int begin = p.batch.q_start[seq], length = p.batch.q_start[seq + 1] - begin, in = p.batch.state_in[seq];
+  if (length < kSsmTokens) return;
+  const Halves<kState> halves(p, head / (p.n_heads / p.n_groups));
+  copy_for_outputs(w, p, halves, head, begin, kSsmTokens);
+  end_copies();
+  copy_for_state(w, halves, begin, kSsmTokens);
+  end_copies();
+  ScanRows<kState> rows;
+  const auto place_of = [&](int row, int column) {
+    return (int64_t{head} * p.head_dim + first_column + column) * kState + row;
+  };
+  const auto show = [&](float& element, int row, int column) {
+    w.s[column * kStateRow<kState> + row] = from_float<half>(element);
+  };
+  const float *before = p.states.data + in * p.states.slot_floats, skip = p.skip[head];
+  rows.each([&](float& element, int row, int column) {
+    element = in >= 0 ? before[place_of(row, column)] : 0.0f;
+    show(element, row, column);
+  });
+  for (int done = 0; done < length; done += kSsmTokens) {
+    const int n = min(kSsmTokens, length - done), next = max(0, min(kSsmTokens, length - done - kSsmTokens));
+    const int64_t first = begin + done;
+    await_older_copies();
+    __syncthreads();
+    decay_inputs(w, n);
+    __syncthreads();
+    put_scan_outputs(w, p.y + first * p.y_stride + head * p.head_dim + first_column, p.y_stride, skip, n);
+    const float keep = __expf(w.sum[n - 1]);
+    __syncthreads();
+    if (next > 0) copy_for_outputs(w, p, halves, head, first + kSsmTokens, next);
+    end_copies();
+    await_older_copies();
+    __syncthreads();
+    rows.update(w, keep);
+    rows.each(show);
+    __syncthreads();
+    if (next > 0) copy_for_state(w, halves, first + kSsmTokens, next);
+    end_copies();
+  }
+  float* after = p.states.data + p.batch.state_out[seq] * p.states.slot_floats;
+  rows.each([&](float& element, int row, int column) { after[place_of(row, column)] = element; });
+}
+
+template <int kState>
+void start_chunks(const Scan& p, int n_seqs, int most_tokens, Device& device) {
+  const auto of_seqs = static_cast<unsigned>(n_seqs);
+  launch(device, pairs_kernel<kState>,
+         dim3(blocks_for(most_tokens, kSsmTokens), static_cast<unsigned>(p.n_groups), of_seqs), kSsmThreads,
+         size_t{2} * kSsmTokens * kStateRow<kState> * sizeof(half), p);
+  launch(device, scan_walk_kernel<kState>,
+         dim3(static_cast<unsigned>(p.head_dim / kScanSlice), static_cast<unsigned>(p.n_heads), of_seqs), kSsmThreads,
+         sizeof(ScanWalk<kState>), p);
+}
+
+bool is_on_packs(const float* data, int64_t stride) {
+  return reinterpret_cast<uintptr_t>(data) % 16 == 0 && stride % 4 == 0;
+}
+
+}  // namespace
+
+bool recurrence::can_chunk_scan(const Device& device, const Scan& p) {
+  const size_t needed = p.state_dim == 64    ? sizeof(ScanWalk<64>)
+                        : p.state_dim == 128 ? sizeof(ScanWalk<128>)
+                                             : sizeof(ScanWalk<256>);
+  return (p.state_dim == 64 || p.state_dim == 128 || p.state_dim == 256) && p.head_dim % kScanSlice == 0 &&
+         is_on_packs(p.b, p.b_stride) && is_on_packs(p.c, p.c_stride) && is_on_packs(p.x, p.x_stride) &&
+         is_on_packs(p.y, p.y_stride) && device.most_shared() >= needed;
+}
+
+void recurrence::scan_chunks(const Scan& p, int n_seqs, int most_tokens, Device& device) {
+  p.state_dim == 64    ? start_chunks<64>(p, n_seqs, most_tokens, device)
+  : p.state_dim == 128 ? start_chunks<128>(p, n_seqs, most_tokens, device)
+                       : start_chunks<256>(p, n_seqs, most_tokens, device);
+}
+
+}  // namespace ingot::cuda
