@@ -22,7 +22,8 @@ import safetensors.torch
 import torch
 import transformers
 from gguf import GGMLQuantizationType as QT
-from make_models import (DELTA, DELTA_MOE, F16, LATENT, QWEN_NEXT, Spec, fill_weights, hf_tokenizer, make_model, write_gguf)
+from make_models import fill_weights, hf_tokenizer, make_model, write_gguf
+from specs import DELTA, DELTA_MOE, F16, LATENT, QWEN_NEXT, Spec
 from makers import make_all, write_sidecar
 from transformers import (DeepseekV3Config, Glm4MoeConfig, LlamaConfig, Qwen2Config, Qwen3_5TextConfig, Qwen3MoeConfig,
                           Qwen3NextConfig)

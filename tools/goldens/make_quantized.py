@@ -22,8 +22,9 @@ import numpy as np
 import safetensors.torch
 import torch
 import transformers
-from dialects import lace
-from make_models import GPT_OSS, Spec, hf_tokenizer, make_model, weight_stats, write_gguf
+from make_models import hf_tokenizer, make_model, weight_stats, write_gguf
+from pieces import lace
+from specs import GPT_OSS, Spec
 from packers import awq, awq_gemv, compressed, compressed_mx, fp8, gptq, mlx, modelopt, t
 from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
