@@ -8,6 +8,8 @@ namespace {
 
 static_assert(kStateCols % W == 0 && kConvChannels % W == 0);
 
+constexpr int kScanTokens = W < 8 ? 1 : W < 16 ? 2 : 4;  // that a scan of Mamba-2 takes at once
+
 void unit_length(float* x, int64_t n, float factor) {
   F squares = {};
   int64_t i = 0;
@@ -116,31 +118,52 @@ void delta_rule(const DeltaJob& job) {
   }
 }
 
+// The tokens t to t + n of a scan, for some vectors of the strip's columns. An element of the matrix stays in a register
+// for all of these tokens.
+template <int n, int n_vectors>
+INLINE void scan_tokens(const ScanJob& job, int t, float* s, const float (&x)[kScanTokens][kStateCols],
+                        float (&y)[kScanTokens][kStateCols], int column) {
+  F change[n][n_vectors], out[n][n_vectors];
+  float keep[n];
+  const float *b[n], *c[n];
+  for (int i = 0; i < n; ++i) {
+    const float step = job.step[(t + i) * job.step_stride];
+    keep[i] = job.keep[(t + i) * job.keep_stride];
+    b[i] = job.b + (t + i) * job.b_stride, c[i] = job.c + (t + i) * job.c_stride;
+    for (int j = 0; j < n_vectors; ++j) {
+      const F v = load(x[i] + column + j * W);
+      change[i][j] = v * step;
+      out[i][j] = v * job.skip;
+    }
+  }
+  for (int row = 0; row < job.state_dim; ++row)
+    for (int j = 0; j < n_vectors; ++j) {
+      float* at = s + row * kStateCols + column + j * W;
+      F element = load(at);
+      for (int i = 0; i < n; ++i) {
+        element = element * keep[i] + change[i][j] * b[i][row];
+        out[i][j] += element * c[i][row];
+      }
+      store(at, element);
+    }
+  for (int i = 0; i < n; ++i)
+    for (int j = 0; j < n_vectors; ++j) store(y[i] + column + j * W, out[i][j]);
+}
+
 void ssm_scan(const ScanJob& job) {
-  constexpr int n_vectors = kStateCols / W;
+  constexpr int kVectors = W == 8 ? 2 : kStateCols / W;  // that leave room in the registers
   float* s = job.after;
   start_strip(job.before, s, job.state_dim);
-  float line[kStateCols] = {};
+  float x[kScanTokens][kStateCols] = {}, y[kScanTokens][kStateCols];
   const auto n_bytes = (size_t)job.n_cols * 4;
-  for (int t = 0; t < job.n_tokens; ++t) {
-    const float *b = job.b + t * job.b_stride, *c = job.c + t * job.c_stride;
-    const float keep = job.keep[t * job.keep_stride], step = job.step[t * job.step_stride];
-    __builtin_memcpy(line, job.x + t * job.x_stride, n_bytes);
-    F change[n_vectors], out[n_vectors];
-    for (int j = 0; j < n_vectors; ++j) {
-      const F x = load(line + j * W);
-      change[j] = x * step;
-      out[j] = x * job.skip;
-    }
-    for (int i = 0; i < job.state_dim; ++i)
-      for (int j = 0; j < n_vectors; ++j) {
-        float* at = s + i * kStateCols + j * W;
-        const F element = load(at) * keep + change[j] * b[i];
-        store(at, element);
-        out[j] += element * c[i];
-      }
-    for (int j = 0; j < n_vectors; ++j) store(line + j * W, out[j]);
-    __builtin_memcpy(job.y + t * job.y_stride, line, n_bytes);
+  for (int t = 0; t < job.n_tokens;) {
+    const int n = job.n_tokens - t >= kScanTokens ? kScanTokens : 1;
+    for (int i = 0; i < n; ++i) __builtin_memcpy(x[i], job.x + (t + i) * job.x_stride, n_bytes);
+    for (int column = 0; column < kStateCols; column += kVectors * W)
+      n > 1 ? scan_tokens<kScanTokens, kVectors>(job, t, s, x, y, column)
+            : scan_tokens<1, kVectors>(job, t, s, x, y, column);
+    for (int i = 0; i < n; ++i) __builtin_memcpy(job.y + (t + i) * job.y_stride, y[i], n_bytes);
+    t += n;
   }
 }
 
