@@ -107,6 +107,9 @@ class Loader {
       Block& block = blocks[i++];
       if (!part_.layer(layer, part)) continue;
       load_rows(kind->rows(), block.data(), layer, [](const auto&) { return true; });
+      if (kind->share != nullptr) kind->share(block, config_, layer, [&, at = i - 1](int from) -> const Block& {
+        return weights_.layers[static_cast<size_t>(from)][at];
+      });
       if (kind->check != nullptr) kind->check(block, config_, layer, source_);
     }
     return blocks;
