@@ -15,6 +15,11 @@ inline std::vector<float> columns_of(const std::vector<float>& rows, int n_colum
   return part;
 }
 
+// States of one buffer, whose index is 1: no op may touch the buffer before it.
+inline StateShape states_of(const StateBuffer& buffer) {
+  return {.n_slots = GrowingSequences::kSlots, .buffers = {{.name = "other", .cols = 5}, buffer}};
+}
+
 // A layer has the shape of its states, a row of inputs for each token [columns()], and a row of outputs [width()].
 class Scans : public RecurrenceRig {
  protected:

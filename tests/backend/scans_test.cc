@@ -111,9 +111,7 @@ struct SelectiveLayer {
   int columns() const { return 2 * n_channels + 2 * state_dim; }  // x, dt, b, c
   int width() const { return n_channels; }
   StateShape shape() const {
-    return {.n_slots = GrowingSequences::kSlots,
-            .buffers = {{.name = "other", .cols = 5},
-                        {.name = "states", .rows = state_dim, .cols = n_channels, .by_column = true}}};
+    return states_of({.name = "states", .rows = state_dim, .cols = n_channels, .by_column = true});
   }
   std::vector<float> run(Backend& backend, StateCache& states, const Steps& steps,
                          const std::vector<float>& inputs) const {
@@ -153,9 +151,7 @@ struct KdaLayer {
   int columns() const { return 4 * keys + n_heads; }  // q, k, v, keep, beta
   int width() const { return keys; }
   StateShape shape() const {
-    return {.n_slots = GrowingSequences::kSlots,
-            .buffers = {{.name = "other", .cols = 5},
-                        {.name = "m", .count = n_heads, .rows = head_dim, .cols = head_dim, .by_column = true}}};
+    return states_of({.name = "m", .count = n_heads, .rows = head_dim, .cols = head_dim, .by_column = true});
   }
   std::vector<float> run(Backend& backend, StateCache& states, const Steps& steps,
                          const std::vector<float>& inputs) const {
@@ -193,8 +189,7 @@ struct LruLayer {
   int columns() const { return 3 * n_channels; }  // x, input_gate, decay_gate
   int width() const { return columns(); }
   StateShape shape() const {
-    return {.n_slots = GrowingSequences::kSlots,
-            .buffers = {{.name = "other", .cols = 5}, {.name = "h", .cols = n_channels}}};
+    return states_of({.name = "h", .cols = n_channels});
   }
   std::vector<float> run(Backend& backend, StateCache& states, const Steps& steps,
                          const std::vector<float>& inputs) const {

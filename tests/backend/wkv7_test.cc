@@ -21,9 +21,7 @@ struct Wkv7Layer {
   int columns() const { return 8 * keys; }  // r, k, v, keep, b, v_gate, v_first, gate
   int width() const { return 2 * keys; }
   StateShape shape() const {
-    return {.n_slots = GrowingSequences::kSlots,
-            .buffers = {{.name = "other", .cols = 5},
-                        {.name = "m", .count = n_heads, .rows = head_dim, .cols = head_dim, .by_column = true}}};
+    return states_of({.name = "m", .count = n_heads, .rows = head_dim, .cols = head_dim, .by_column = true});
   }
   std::vector<float> run(Backend& backend, StateCache& states, const Steps& steps,
                          const std::vector<float>& inputs) const {
@@ -76,8 +74,7 @@ struct MixLayer {
   int columns() const { return dim; }
   int width() const { return n_mixes * dim; }
   StateShape shape() const {
-    return {.n_slots = GrowingSequences::kSlots,
-            .buffers = {{.name = "other", .cols = 5}, {.name = "last", .cols = dim}}};
+    return states_of({.name = "last", .cols = dim});
   }
   std::vector<float> run(Backend& backend, StateCache& states, const Steps& steps,
                          const std::vector<float>& inputs) const {
