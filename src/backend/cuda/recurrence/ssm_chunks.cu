@@ -20,11 +20,20 @@ using namespace recurrence;
 namespace {
 
 constexpr int kSsmTokens = kChunkedScanTokens, kSsmWarps = 8, kSsmThreads = 32 * kSsmWarps;
+constexpr float kLargestHalf = 65504.0f;
 constexpr int kScanSlice = 32, kScanSliceRow = kScanSlice + 8,
               kPairsRow = kSsmTokens + 8;  // rows in halves, against bank conflicts
 
 template <int kState>
 constexpr int kStateRow = kState + 8;
+
+// Two halves; numbers past the largest half become it, because an infinity times a decay of 0 is no number.
+__device__ __forceinline__ uint32_t finite_pair_of(float a, float b) {
+  return pair_of(fminf(fmaxf(a, -kLargestHalf), kLargestHalf), fminf(fmaxf(b, -kLargestHalf), kLargestHalf));
+}
+__device__ __forceinline__ uint2 finite_halves_of(const float4& v) {
+  return make_uint2(finite_pair_of(v.x, v.y), finite_pair_of(v.z, v.w));
+}
 
 // The places of a group's halves and products in the rows of b and c.
 template <int kState>
@@ -83,7 +92,7 @@ __global__ void __launch_bounds__(kSsmThreads) pairs_kernel(const __grid_constan
     for (int j = 0; j < kPerLane; ++j) {
       const int i = lane + 32 * j;
       if (i >= kPacks) continue;
-      const uint2 b4 = halves_of(of_b[j]), c4 = halves_of(of_c[j]);
+      const uint2 b4 = finite_halves_of(of_b[j]), c4 = finite_halves_of(of_c[j]);
       reinterpret_cast<uint2*>(b + t * kRow)[i] = b4;
       reinterpret_cast<uint2*>(c + t * kRow)[i] = c4;
       if (t >= n) continue;
@@ -114,7 +123,7 @@ __global__ void __launch_bounds__(kSsmThreads) pairs_kernel(const __grid_constan
 #pragma unroll
     for (int j = 0; j < 4; ++j)
       *reinterpret_cast<uint32_t*>(halves.pairs + (first + t) * halves.c_stride + column + 8 * j + 2 * (lane % 4)) =
-          pair_of(sums[j][2 * h], sums[j][2 * h + 1]);
+          finite_pair_of(sums[j][2 * h], sums[j][2 * h + 1]);
   }
 }
 
@@ -180,8 +189,8 @@ __device__ __forceinline__ void decay_inputs(ScanWalk<kState>& w, int n) {
     const int t = i / (kScanSlice / 2), column = i % (kScanSlice / 2) * 2;
     const float2 x = *reinterpret_cast<const float2*>(w.inputs + t * kScanSlice + column);
     const float step = w.step[t], left = step * __expf(fminf(last - w.sum[t], 0.0f));
-    *reinterpret_cast<uint32_t*>(w.x + t * kScanSliceRow + column) = pair_of(step * x.x, step * x.y);
-    *reinterpret_cast<uint32_t*>(w.left + t * kScanSliceRow + column) = pair_of(left * x.x, left * x.y);
+    *reinterpret_cast<uint32_t*>(w.x + t * kScanSliceRow + column) = finite_pair_of(step * x.x, step * x.y);
+    *reinterpret_cast<uint32_t*>(w.left + t * kScanSliceRow + column) = finite_pair_of(left * x.x, left * x.y);
   }
 }
 
@@ -284,7 +293,7 @@ __global__ void __launch_bounds__(kSsmThreads) scan_walk_kernel(const __grid_con
     return (int64_t{head} * p.head_dim + first_column + column) * kState + row;
   };
   const auto show = [&](float& element, int row, int column) {
-    w.s[column * kStateRow<kState> + row] = from_float<half>(element);
+    w.s[column * kStateRow<kState> + row] = from_float<half>(fminf(fmaxf(element, -kLargestHalf), kLargestHalf));
   };
   const float *before = p.states.data + in * p.states.slot_floats, skip = p.skip[head];
   rows.each([&](float& element, int row, int column) {
