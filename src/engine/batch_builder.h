@@ -34,7 +34,8 @@ class BatchBuilder {
   std::vector<int32_t> tokens_, positions_, q_start_, kv_len_, block_table_, logit_rows_, state_in_, state_out_,
       embedding_rows_, next_tokens_, rope_positions_, seen_len_,
       source_start_, source_len_;
-  std::vector<float> embeddings_;  // [n_embeddings, embedding_dim]
+  std::vector<float> embeddings_;  // [n_embeddings, embedding_dim]: rows of several images, one after another
+  SharedFloats shared_;            // the only image of the step, which is not copied
   std::vector<float> sources_;     // [n_source_rows, dim of a source]
   std::vector<SampleRow> rows_;
   std::vector<SamplingParams> forced_;  // parameters of rows whose token is known

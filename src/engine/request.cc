@@ -51,7 +51,7 @@ void validate_embeddings(const Request& request, const RunnerInfo& info) {
           "prompt",
           i, e.n_rows, e.position, end, n_prompt);
     }
-    const size_t n_floats = e.rows ? e.rows->size() : 0;
+    const size_t n_floats = e.rows.size();
     if (n_floats != static_cast<size_t>(e.n_rows) * static_cast<size_t>(info.embedding_dim)) {
       throw Error("embedding {} has {} floats: expected {} rows of {}", i, n_floats, e.n_rows, info.embedding_dim);
     }
@@ -80,7 +80,7 @@ void validate_source(const RequestSource& source, const SourceInfo& info) {
   if (info.dim == 0) throw Error("the request has a source, but this model reads only tokens");
   if (source.n_rows < 1 || source.n_rows > info.max_rows)
     throw Error("the source has {} rows: this model needs 1 to {}", source.n_rows, info.max_rows);
-  const size_t n_floats = source.rows ? source.rows->size() : 0;
+  const size_t n_floats = source.rows.size();
   if (n_floats != static_cast<size_t>(source.n_rows) * static_cast<size_t>(info.dim))
     throw Error("the source has {} floats: expected {} rows of {}", n_floats, source.n_rows, info.dim);
   if (source.digest == std::array<uint64_t, 2>{}) throw Error("the source has no digest: the prefix cache needs it");

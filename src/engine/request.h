@@ -86,7 +86,7 @@ struct RequestSource {
   int n_rows = 0;
   // Digest of the rows. The prefix cache shares tokens only between requests with equal digests.
   std::array<uint64_t, 2> digest{};
-  std::shared_ptr<const std::vector<float>> rows;  // [n_rows, SourceInfo::dim]
+  SharedFloats rows;  // [n_rows, SourceInfo::dim]
 };
 
 struct Request {

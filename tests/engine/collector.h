@@ -116,9 +116,9 @@ inline Expected expected_output(const Request& request, const RunnerInfo& info) 
 
 // An image for the fake model: equal ids mean equal images. rows: [n_rows, dim]
 inline PromptEmbedding image(int id, int position, int n_rows, int dim) {
-  auto rows = std::make_shared<std::vector<float>>();
-  for (int i = 0; i < n_rows * dim; ++i) rows->push_back(static_cast<float>(1000 * id + i) + 0.5f);
-  return {position, n_rows, {static_cast<uint64_t>(id) + 1, static_cast<uint64_t>(id) << 32}, std::move(rows)};
+  std::vector<float> rows;
+  for (int i = 0; i < n_rows * dim; ++i) rows.push_back(static_cast<float>(1000 * id + i) + 0.5f);
+  return {position, n_rows, {static_cast<uint64_t>(id) + 1, static_cast<uint64_t>(id) << 32}, SharedFloats(std::move(rows))};
 }
 
 // The id identifies the source.

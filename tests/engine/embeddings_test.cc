@@ -53,7 +53,7 @@ TEST(Embeddings, AreRefusedUnlessTheyFit) {
   EXPECT_THAT(embedding_error(info, image_request(10, {image(1, 2, 3, kDim + 1)})),
               HasSubstr("12 floats: expected 3 rows of 3"));
   Request request = image_request(10, {image(1, 2, 3, kDim)});
-  request.embeddings[0].rows = nullptr;
+  request.embeddings[0].rows = {};
   EXPECT_THAT(embedding_error(info, request), HasSubstr("0 floats"));
   request = image_request(10, {image(1, 2, 3, kDim)});
   request.embeddings[0].digest = {};

@@ -67,18 +67,18 @@ void FakeRunner::History::add(int32_t token, uint64_t vector) {
 int32_t FakeRunner::next_token(std::span<const int32_t> history, uint64_t seed, int n_vocab,
                                std::span<const PromptEmbedding> embeddings, const RequestSource& source) {
   History all;
-  const size_t source_dim = source.n_rows > 0 ? source.rows->size() / static_cast<size_t>(source.n_rows) : 0;
+  const size_t source_dim = source.n_rows > 0 ? source.rows.size() / static_cast<size_t>(source.n_rows) : 0;
   for (size_t row = 0; row < static_cast<size_t>(source.n_rows); ++row)
-    all.digest = mix(all.digest, digest_of(std::span(*source.rows).subspan(row * source_dim, source_dim)));
+    all.digest = mix(all.digest, digest_of(source.rows.part(row * source_dim, source_dim)));
   size_t next = 0;
   for (int position = 0; position < static_cast<int>(history.size()); ++position) {
     uint64_t vector = 0;
     while (next < embeddings.size() && position >= embeddings[next].position + embeddings[next].n_rows) ++next;
     if (next < embeddings.size() && position >= embeddings[next].position) {
       const PromptEmbedding& e = embeddings[next];
-      const size_t dim = e.rows->size() / static_cast<size_t>(e.n_rows),
+      const size_t dim = e.rows.size() / static_cast<size_t>(e.n_rows),
                    row = static_cast<size_t>(position - e.position);
-      vector = digest_of(std::span(*e.rows).subspan(row * dim, dim));
+      vector = digest_of(e.rows.part(row * dim, dim));
     }
     all.add(history[position], vector);
   }

@@ -125,7 +125,7 @@ TEST(FakeRunner, DrawsAfterVectorsAndNoticesWrongOnes) {
   options.info.embedding_dim = 2;
   FakeRunner fake(options);
   const std::vector<int32_t> history{5, 6, 7};
-  const PromptEmbedding vectors{1, 2, {1, 1}, std::make_shared<std::vector<float>>(std::vector<float>{1, 2, 3, 4})};
+  const PromptEmbedding vectors{1, 2, {1, 1}, SharedFloats(std::vector<float>{1, 2, 3, 4})};
   const Arrays arrays = prompt();
   Batch batch = arrays.batch();
   const std::vector<float> floats{3, 4, 1, 2};

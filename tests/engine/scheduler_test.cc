@@ -337,7 +337,7 @@ TEST_F(SchedulerTest, TheBatchHasPlacesOnEachAxis) {
   limits.n_rope_axes = kRopeAxes;
   make(limits);
   Sequence& sequence = add(11);
-  PromptEmbedding image{.position = 2, .n_rows = 6, .rows = std::make_shared<std::vector<float>>(6), .n_places = 3};
+  PromptEmbedding image{.position = 2, .n_rows = 6, .rows = SharedFloats(std::vector<float>(6)), .n_places = 3};
   for (int32_t i = 0; i < 6; ++i) image.places.push_back({0, i / 3, i % 3});
   sequence.request.embeddings = {image};
   BatchBuilder builder(limits, 64);

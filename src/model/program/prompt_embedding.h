@@ -2,10 +2,10 @@
 #pragma once
 #include <array>
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include "backend/batch.h"
+#include "backend/shared_floats.h"
 
 namespace ingot {
 
@@ -15,7 +15,7 @@ struct PromptEmbedding {
   int n_rows = 0;
   // Digest of the source of the rows. The prefix cache compares digests instead of rows.
   std::array<uint64_t, 2> digest{};
-  std::shared_ptr<const std::vector<float>> rows;  // [n_rows, RunnerInfo::embedding_dim]
+  SharedFloats rows;  // [n_rows, RunnerInfo::embedding_dim]
   // For ropes with several axes: the place of each row on each axis, after the place of the token before. Empty: 0, 1,
   // 2 and so on, on all axes. Later tokens continue after n_places; 0: n_rows.
   std::vector<std::array<int32_t, kRopeAxes>> places = {};

@@ -127,7 +127,7 @@ void ImageCache::keep(const PromptImage& image) {
   constexpr size_t kEntryBytes = 1024;  // besides the vectors, about
   Entry entry{.key = image.key, .prepared = image.prepared, .encoded = *image.encoded, .n_bytes = kEntryBytes};
   for (const PromptEmbedding& run : entry.encoded.runs)
-    entry.n_bytes += run.rows->size() * sizeof(float) + run.places.size() * sizeof run.places[0];
+    entry.n_bytes += run.rows.size() * sizeof(float) + run.places.size() * sizeof run.places[0];
   std::lock_guard lock(mutex_);
   if (entry.n_bytes > max_bytes_) return;
   while (figures_.n_bytes + entry.n_bytes > max_bytes_) {

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <optional>
 
 #include "backend/device_name.h"
+#include "backend/host_pool.h"
 #include "base/error.h"
 #include "base/memory_error.h"
 #include "base/system.h"
@@ -16,12 +18,14 @@ namespace {
 constexpr int kTowerBlockSize = 16;           // tokens of a KV block
 constexpr int kSharedPatches = 8192;          // of a step for several tiles
 constexpr int kFewestSharedPatches = 64;      // of a tile that shares a step
+constexpr size_t kFreeFloats = size_t{16} << 20;  // kept for the next vectors
 constexpr int kRowAxis = 1, kColumnAxis = 2;  // of ropes
 
 }  // namespace
 
 struct Tower::Parts {
   std::unique_ptr<Backend> backend;
+  std::optional<HostPool> host;  // of vectors
   TowerBlocks blocks;
   std::unique_ptr<KvCache> kv;
   Program program;
@@ -35,7 +39,7 @@ struct Tower::Parts {
 // A tile that waits for its vectors.
 struct Tower::Job {
   const ImageTile* tile = nullptr;
-  std::vector<float> vectors;
+  SharedFloats vectors;
   std::exception_ptr fault;
   double ms = 0;
   bool is_done = false;
@@ -82,6 +86,7 @@ Tower::Tower(const TowerConfig& config, std::unique_ptr<WeightSource> source, co
              int max_patches)
     : config_(config), source_(std::move(source)), parts_(std::make_unique<Parts>()) {
   parts_->backend = create_backend(backend);
+  parts_->host.emplace(*parts_->backend, kFreeFloats);
   if (const size_t free = parts_->backend->available_bytes(), needed = source_->total_bytes(); needed > free)
     throw MemoryError(
         "the file of the vision tower has {}, but {} has only {} free: leave the tower out, or put it on "
@@ -204,7 +209,7 @@ void Tower::warm_up(int max_patches) {
   encode({&tile, 1}, ms);
 }
 
-std::vector<std::vector<float>> Tower::encode(std::span<const ImageTile> tiles, double& ms) {
+std::vector<SharedFloats> Tower::encode(std::span<const ImageTile> tiles, double& ms) {
   std::vector<Job> mine(tiles.size());
   for (size_t i = 0; i < tiles.size(); ++i) mine[i].tile = &tiles[i];
   std::unique_lock lock(mutex_);
@@ -224,7 +229,7 @@ std::vector<std::vector<float>> Tower::encode(std::span<const ImageTile> tiles, 
     is_free_.notify_all();
   }
   lock.unlock();
-  std::vector<std::vector<float>> vectors;
+  std::vector<SharedFloats> vectors;
   for (Job& job : mine) {
     if (job.fault) std::rethrow_exception(job.fault);
     ms += job.ms;
@@ -309,21 +314,22 @@ Tower::Step Tower::step_of(std::span<Job* const> jobs, const WindowOrder& order)
 void Tower::read_outputs(std::span<Job* const> jobs, const WindowOrder& order) const {
   const int row_dim = config_.row_dim(), dim = config_.out_dim, n_rows = jobs[0]->tile->n_rows;
   const bool is_in_order = std::ranges::is_sorted(order.groups) && row_dim == dim;
-  std::vector<float> part(is_in_order ? 0 : static_cast<size_t>(n_rows) * static_cast<size_t>(dim));
+  const size_t n_floats = static_cast<size_t>(n_rows) * static_cast<size_t>(row_dim);
+  const auto part = is_in_order ? nullptr : parts_->host->take(static_cast<size_t>(n_rows) * static_cast<size_t>(dim));
   for (size_t i = 0; i < jobs.size(); ++i) {
-    std::vector<float>& vectors = jobs[i]->vectors;
-    vectors.resize(static_cast<size_t>(n_rows) * static_cast<size_t>(row_dim));
+    const std::shared_ptr<float[]> vectors = parts_->host->take(n_floats);
+    jobs[i]->vectors = {vectors, n_floats};
     int column = dim;
     for (Block& block : parts_->program.blocks) {
       const auto* merge = block.as<MergeBlock>();
       if (merge == nullptr) continue;
       const Tensor rows = merge->out.slice_rows(static_cast<int64_t>(i) * n_rows, n_rows);
-      parts_->backend->download(is_in_order ? vectors.data() : part.data(), rows);
+      parts_->backend->download(is_in_order ? vectors.get() : part.get(), rows);
       if (is_in_order) continue;
       const bool is_last = &block == &parts_->program.blocks.back();
       for (int row = 0; row < n_rows; ++row)
-        std::copy_n(part.begin() + int64_t{row} * dim, dim,
-                    vectors.begin() + int64_t{order.groups[static_cast<size_t>(row)]} * row_dim + (is_last ? 0 : column));
+        std::copy_n(part.get() + int64_t{row} * dim, dim,
+                    vectors.get() + int64_t{order.groups[static_cast<size_t>(row)]} * row_dim + (is_last ? 0 : column));
       if (!is_last) column += dim;
     }
   }

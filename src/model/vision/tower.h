@@ -25,7 +25,7 @@ class Tower {
 
   // The vectors of each tile, [tile.n_rows, config().row_dim()]: the projector's, then those of each deepstack layer.
   // Any thread may call it. Adds the tiles' share of the computing time to ms.
-  std::vector<std::vector<float>> encode(std::span<const ImageTile> tiles, double& ms);
+  std::vector<SharedFloats> encode(std::span<const ImageTile> tiles, double& ms);
   const TowerConfig& config() const { return config_; }
 
  private:

@@ -112,15 +112,14 @@ PreparedImage VisionModel::prepare(const Picture& picture, const ImageSettings& 
 
 EncodedImage VisionModel::encode(const PreparedImage& image) {
   EncodedImage encoded;
-  std::vector<std::vector<float>> vectors = tower_->encode(image.tiles, encoded.tower_ms);
+  std::vector<SharedFloats> vectors = tower_->encode(image.tiles, encoded.tower_ms);
   for (size_t i = 0; i < image.tiles.size(); ++i) {
     const ImageTile& tile = image.tiles[i];
-    const auto rows = std::make_shared<std::vector<float>>(std::move(vectors[i]));
-    if (!are_finite(*rows)) throw Error("the vision tower gave a number that is not finite for this image");
+    if (!are_finite(vectors[i].all())) throw Error("the vision tower gave a number that is not finite for this image");
     // Each tile has a digest of its own.
     const std::array<uint64_t, 2> digest = {image.digest[0] + (i + 1) * kTileStep, image.digest[1]};
     PromptEmbedding& run =
-        encoded.runs.emplace_back(PromptEmbedding{.n_rows = tile.n_rows, .digest = digest, .rows = std::move(rows)});
+        encoded.runs.emplace_back(PromptEmbedding{.n_rows = tile.n_rows, .digest = digest, .rows = std::move(vectors[i])});
     processor_->set_places(tile, run);
   }
   return encoded;

@@ -51,7 +51,7 @@ TEST(ImageCache, ASecondTurnEncodesNothing) {
   EXPECT_EQ(rig.cache.figures().n_found, 1u);
   ASSERT_EQ(both.size(), 2 * first.size());
   for (size_t i = 0; i < first.size(); ++i) {
-    EXPECT_EQ(both[i].rows, first[i].rows) << "the same rows, not equal ones";
+    EXPECT_EQ(both[i].rows.all().data(), first[i].rows.all().data()) << "the same rows, not equal ones";
     EXPECT_EQ(both[i].digest, first[i].digest);
     EXPECT_NE(both[first.size() + i].digest, first[i].digest);
   }

@@ -74,9 +74,11 @@ TEST_P(Vision, PromptsAndVectorsEqualThoseOfTransformers) {
         for (const PreparedImage& image : images) {
           encoded.push_back(model.vision->encode(image));
           for (const PromptEmbedding& run : encoded.back().runs) {
-            const size_t width = run.rows->size() / static_cast<size_t>(run.n_rows);
-            for (int r = 0; r < run.n_rows; ++r)
-              rows.emplace_back(run.rows->begin() + r * width, run.rows->begin() + (r + 1) * width);
+            const size_t width = run.rows.size() / static_cast<size_t>(run.n_rows);
+            for (int r = 0; r < run.n_rows; ++r) {
+              const auto row = run.rows.part(static_cast<size_t>(r) * width, width);
+              rows.emplace_back(row.begin(), row.end());
+            }
           }
         }
         ASSERT_EQ(rows.size(), golden["n_vectors"].get<size_t>());
