@@ -63,7 +63,7 @@ run_tests() {
     echo "test_engine $filter"
   done >>"$OUT/tests.txt"
   test -z "${TESTS_LIKE:-}" || sed -i "/$TESTS_LIKE/!d" "$OUT/tests.txt"
-  xargs -P ${TESTS_AT_ONCE:-8} -L 1 sh -c '"$0"/"$1" --gtest_filter="$2" >"$0/$1.$$.log" 2>&1 || { echo "FAILED $1 $2"; grep -A4 -E "Failure|CHECK|terminate|what" "$0/$1.$$.log" | head -${LINES_EACH:-30}; exit 1; }' \
+  xargs -P ${TESTS_AT_ONCE:-8} -L 1 sh -c '"$0"/"$1" --gtest_filter="$2" >"$0/$1.$$.log" 2>&1 || { echo "FAILED $1 $2"; grep -A4 -E "Failure|CHECK|terminate|what" "$0/$1.$$.log" | head -${LINES_EACH:-30}; grep "^\[  FAILED  \] .* (" "$0/$1.$$.log"; exit 1; }' \
     "$BUILD" <"$OUT/tests.txt" || { failed=1; return; }
   echo "all $(wc -l <"$OUT/tests.txt") groups of tests passed$1"
 }
