@@ -15,6 +15,7 @@
 #include "cli/options/images.h"
 #include "cli/terminal/terminal.h"
 #include "engine/engine.h"
+#include "io/digest.h"
 #include "model/loader.h"
 #include "model/program/shapes.h"
 #include "model/vision/tower_config.h"
@@ -81,7 +82,11 @@ ImageBench load_image_bench(ImageBenchOptions& o) {
   return bench;
 }
 
-// The picture in a file, or one of the wanted size that no other call gives.
+// A picture that no other call gives, from a file or of the wanted size.
+struct Shown {
+  Picture picture;
+  std::string content;  // see VisionModel::prepare()
+};
 struct Pictures {
   explicit Pictures(const ImageBenchOptions& o) {
     if (!o.file.empty()) {
@@ -97,10 +102,15 @@ struct Pictures {
     drawn = {.width = width, .height = height, .rgb = std::vector<uint8_t>(size_t{3} * width * height)};
     for (size_t i = 0; i < drawn.rgb.size(); ++i) drawn.rgb[i] = static_cast<uint8_t>(i * 2654435761u >> 24);
   }
-  Picture next(unsigned number) const {
-    Picture picture = file.bytes ? decode_image(*file.bytes, {}) : drawn;
-    for (int i = 0; i < 4; ++i) picture.rgb[static_cast<size_t>(i)] = static_cast<uint8_t>(number >> 8 * i);
-    return picture;
+  Shown next(unsigned number) const {
+    if (file.bytes) {
+      Digest digest = Digest::sha256();
+      digest.update({reinterpret_cast<const uint8_t*>(file.bytes->data()), file.bytes->size()});
+      return {decode_image(*file.bytes, {}), fmt::format("{} {}", digest.finish(), number)};
+    }
+    Shown shown{drawn, {}};
+    for (int i = 0; i < 4; ++i) shown.picture.rgb[static_cast<size_t>(i)] = static_cast<uint8_t>(number >> 8 * i);
+    return shown;
   }
   ImageFile file;
   Picture drawn;
@@ -127,6 +137,11 @@ class StreamOfTokens final : public TokenSink {
   std::vector<double> gaps_ms;
 };
 
+PreparedImage prepare_next(const VisionModel& vision, const Pictures& pictures, unsigned number) {
+  const Shown shown = pictures.next(number);
+  return vision.prepare(shown.picture, {}, shown.content);
+}
+
 // The time from `start` to the answer's first token.
 double run_prompt(Engine& engine, std::vector<int32_t> prompt, std::vector<PromptEmbedding> embeddings,
                   ImageClock::time_point start) {
@@ -152,7 +167,7 @@ std::vector<int32_t> image_prompt(const ImageBench& bench, const Engine& engine,
 
 void measure_one(ImageBench& bench, Engine* engine, const Pictures& pictures, unsigned number, Samples& to) {
   const auto start = ImageClock::now();
-  const PreparedImage prepared = bench.vision->prepare(pictures.next(number));
+  const PreparedImage prepared = prepare_next(*bench.vision, pictures, number);
   to.prepare_ms.push_back(ms_since(start));
   const auto prepared_at = ImageClock::now();
   const EncodedImage encoded = bench.vision->encode(prepared);
@@ -186,7 +201,7 @@ void measure_streams(ImageBench& bench, Engine& engine, const Pictures& pictures
   for (const auto& stream : streams) stream->gaps_ms.clear();
   for (int i = 0; i < o.n; ++i) {
     auto image = std::async(std::launch::async, [&] {
-      const PreparedImage prepared = bench.vision->prepare(pictures.next(static_cast<unsigned>(5000 + i)));
+      const PreparedImage prepared = prepare_next(*bench.vision, pictures, static_cast<unsigned>(5000 + i));
       return std::pair(prepared.n_rows, bench.vision->encode(prepared));
     });
     while (image.wait_for(std::chrono::seconds(0)) != std::future_status::ready) engine.step();
@@ -206,7 +221,7 @@ double measure_at_once(VisionModel& vision, const Pictures& pictures, int n_thre
   for (int thread = 0; thread < n_threads; ++thread)
     all.push_back(std::async(std::launch::async, [&, thread] {
       for (int i = 0; i < n_each; ++i)
-        vision.encode(vision.prepare(pictures.next(static_cast<unsigned>(1000 * (thread + 1) + i))));
+        vision.encode(prepare_next(vision, pictures, static_cast<unsigned>(1000 * (thread + 1) + i)));
     }));
   for (auto& one : all) one.get();
   return 1000.0 * n_threads * n_each / ms_since(start);

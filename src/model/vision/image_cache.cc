@@ -59,7 +59,7 @@ std::vector<PromptImage> ImageCache::prepare(std::vector<ImageFile> files) const
     named(image.file.where, [&] {
       if (image.file.bytes->size() > limits_.max_bytes) decode_image(*image.file.bytes, limits_);  // throws
       image.key = key_of(image.file);
-      if (!find(image)) image.prepared = vision_.prepare(decode_image(*image.file.bytes, limits_), image.file.settings);
+      if (!find(image)) image.prepared = prepared(image);
     });
     const size_t n_bytes = pixel_bytes(image.prepared);
     if (n_kept + n_bytes > kMaxKeptPixels) drop_pixels(image.prepared);
@@ -76,6 +76,10 @@ std::vector<PromptEmbedding> ImageCache::encode(std::vector<PromptImage>& images
     encoded.push_back(*image.encoded);
   }
   return vision_.place(tokens, encoded);
+}
+
+PreparedImage ImageCache::prepared(const PromptImage& image) const {
+  return vision_.prepare(decode_image(*image.file.bytes, limits_), image.file.settings, image.key);
 }
 
 // One request encodes an image; others with the same image wait, and find it.
@@ -97,7 +101,7 @@ void ImageCache::encode(PromptImage& image) {
   if (find(image)) return;
   named(image.file.where, [&] {
     if (pixel_bytes(image.prepared) == 0)
-      image.prepared = vision_.prepare(decode_image(*image.file.bytes, limits_), image.file.settings);
+      image.prepared = prepared(image);
     image.encoded = vision_.encode(image.prepared);
     std::lock_guard counts(mutex_);
     figures_.encode_ms += image.encoded->tower_ms;

@@ -65,6 +65,7 @@ class ImageCache {
     EncodedImage encoded;
     size_t n_bytes = 0;
   };
+  PreparedImage prepared(const PromptImage& image) const;
   bool find(PromptImage& image) const;
   void keep(const PromptImage& image);
   void encode(PromptImage& image);

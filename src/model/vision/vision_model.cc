@@ -95,17 +95,19 @@ void VisionModel::adapt(Config& to) const {
   to = std::move(text);
 }
 
-PreparedImage VisionModel::prepare(const Picture& picture, const ImageSettings& settings) const {
+PreparedImage VisionModel::prepare(const Picture& picture, const ImageSettings& settings,
+                                   std::string_view content) const {
   if (picture.width < 1 || picture.height < 1 ||
       picture.rgb.size() != size_t{3} * static_cast<size_t>(picture.width) * static_cast<size_t>(picture.height))
     throw Error("the picture of {} x {} pixels has {} bytes: expected 3 for each pixel", picture.width, picture.height,
                 picture.rgb.size());
   PreparedImage image = processor_->prepare(picture, settings);
   Digest digest = Digest::sha256();
-  digest.update(bytes_of_text(fmt::format("{} {}x{} {} {} {} ", identity_, picture.width, picture.height,
+  digest.update(bytes_of_text(fmt::format("{} {}x{} {} {} {} {} ", identity_, picture.width, picture.height,
                                           settings.splits ? (*settings.splits ? "split" : "whole") : "",
-                                          settings.min_tokens.value_or(0), settings.max_tokens.value_or(0))));
-  digest.update(picture.rgb);
+                                          settings.min_tokens.value_or(0), settings.max_tokens.value_or(0),
+                                          content.empty() ? "pixels" : content)));
+  if (content.empty()) digest.update(picture.rgb);
   image.digest = first_words(digest.finish());
   return image;
 }
@@ -118,8 +120,8 @@ EncodedImage VisionModel::encode(const PreparedImage& image) {
     if (!are_finite(vectors[i].all())) throw Error("the vision tower gave a number that is not finite for this image");
     // Each tile has a digest of its own.
     const std::array<uint64_t, 2> digest = {image.digest[0] + (i + 1) * kTileStep, image.digest[1]};
-    PromptEmbedding& run =
-        encoded.runs.emplace_back(PromptEmbedding{.n_rows = tile.n_rows, .digest = digest, .rows = std::move(vectors[i])});
+    PromptEmbedding& run = encoded.runs.emplace_back(
+        PromptEmbedding{.n_rows = tile.n_rows, .digest = digest, .rows = std::move(vectors[i])});
     processor_->set_places(tile, run);
   }
   return encoded;
