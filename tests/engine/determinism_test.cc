@@ -334,7 +334,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Combine(testing::Values("cpu", "cuda"),
                      testing::Values("mixtral", "qwen2moe", "qwen3moe", "granitemoe", "gpt_oss_mxfp4", "deepseek2_lite",
                                      "deepseek3", "mistral_window", "gemma2", "gemma3", "qwen3next", "qwen35",
-                                     "qwen35moe")),
+                                     "qwen35moe", "starcoder2", "rwkv7")),
     [](const auto& test) { return std::string(std::get<0>(test.param)) + "_" + std::get<1>(test.param); });
 
 INSTANTIATE_TEST_SUITE_P(Devices, Deterministic, testing::Values("ref", "cpu", "cuda", "cpu,cpu"),
