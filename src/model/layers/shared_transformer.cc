@@ -144,11 +144,9 @@ Block make(const Config& c, int layer) {
   return b;
 }
 
-// Takes what the layer shares from the block of the layer that has it.
-void share(Block& block, const Config& c, int layer, const std::function<const Block&(int)>& block_of) {
-  if (holds_weights(c, layer)) return;
+void share(Block& block, const Block& holder) {
   B& to = block.get<B>();
-  const B& from = block_of(holder_of(c, layer)).get<B>();
+  const B& from = holder.get<B>();
   for (Weight B::*weight : {&B::wq, &B::wk, &B::wv, &B::wo, &B::w_gate_up, &B::w_down}) to.*weight = from.*weight;
   to.norm.weight = from.norm.weight, to.ffn_norm.weight = from.ffn_norm.weight;
 }
@@ -161,6 +159,7 @@ namespace ingot {
 const PartKind kSharedTransformerPart = {.name = "shared_transformer",
                                          .make = shared_transformer_part::make,
                                          .rows = shared_transformer_part::rows,
+                                         .holder = shared_transformer_part::holder_of,
                                          .share = shared_transformer_part::share,
                                          .read_gguf = shared_transformer_part::read_gguf,
                                          .read_hf = shared_transformer_part::read_hf,
