@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Prints the time of each kernel of a decoded token, from ncu's output (bench/gpu/run.sh profile).
 
-  bench/gpu/profile.py NCU.csv...
+  bench/gpu/profile.py [--part] NCU.csv...
 
-A token begins with the kernel that looks up its embedding. ncu runs kernels one after another, so the sum of their
-times exceeds the time of a step, in which the next kernel starts before the last one ends.
+With --part, the kernels are a part of a step, and their shares are what counts. Otherwise a token begins with the kernel
+that looks up its embedding. ncu runs kernels one after another, so the sum of their times exceeds the time of a step, in
+which the next kernel starts before the last one ends.
 """
 import collections
 import csv
@@ -26,9 +27,10 @@ def kernels(path):
 def main():
     if len(sys.argv) < 2:
         sys.exit(__doc__)
-    for path in sys.argv[1:]:
+    is_part = sys.argv[1] == "--part"
+    for path in sys.argv[1 + is_part:]:
         launches = list(kernels(path))
-        begins = [i for i, (name, _) in enumerate(launches) if "embed" in name.lower()]
+        begins = [0, len(launches)] if is_part else [i for i, (name, _) in enumerate(launches) if "embed" in name.lower()]
         if len(begins) < 2:
             sys.exit(f"{path}: {len(launches)} kernels and no whole token among them")
         n_tokens, of = len(begins) - 1, collections.defaultdict(list)

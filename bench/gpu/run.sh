@@ -1,7 +1,7 @@
 #!/bin/sh
 # Builds for the GPU of this machine, runs the tests that need a GPU, and measures speed, all in one call.
 #
-#   bench/gpu/run.sh [build] [test] [soak] [sanitize] [bench] [experts] [batch] [idle] [profile] [load] [ops] [kernels] [tuned] [ladder] [depth] [serving] [power] [quality] [images] [offload] [parallel] [parallel70b] [wheel] [ptx]
+#   bench/gpu/run.sh [build] [test] [soak] [sanitize] [bench] [experts] [batch] [idle] [profile] [load] [ops] [kernels] [tuned] [ladder] [depth] [serving] [power] [quality] [images] [scans] [offload] [parallel] [parallel70b] [wheel] [ptx]
 #   default: build test bench
 #
 # The build goes to build-gpu/ (BUILD=...), results to $OUT if it is set. CMAKE_ARGS are passed to cmake. With TESTS_LIKE=...,
@@ -23,6 +23,7 @@
 #   power        the GPU's power and clock during prompts and decodes
 #   quality      perplexity and logits of the demo model with its weights and cache in several formats
 #   images       vision towers, and the first token of an answer about a picture of 1,024 x 1,024
+#   scans        recurrent models, and the share of each kernel in their prompts
 #   offload      models divided between the GPU and 16 cores of the CPU, with their tests
 #   parallel     one model on 2 GPUs (and on 4, if the machine has them) against one GPU: tests, equal text, sums by size, prompts
 #                and decode, serving, also as a pipeline
@@ -153,6 +154,19 @@ if has images; then
   seen --tower gemma-3 -n 20 -i "$OUT/square.jpg"
   for tower in qwen3.5 qwen2.5-vl smolvlm-256m; do seen --tower $tower -n 20 -i "$OUT/photo.jpg"; done
   seen --tower qwen3.5 --shape qwen3.5-9b --type BF16 -n 10 --streams 16 -i "$OUT/photo.jpg"
+fi
+# prompt_profile SHAPE SKIP COUNT: measures COUNT kernels of a prompt of 2,048 tokens after the first SKIP
+prompt_profile() {
+  ncu --csv --clock-control none --cache-control none --metrics gpu__time_duration.sum --launch-skip "$2" --launch-count "$3" \
+    "$BUILD/ingot" bench --device cuda -b 2048 --shape "$1" --type BF16 -p 2048 -n 0 -r 1 >"$OUT/prompt-$1.csv" 2>&1
+  echo "$1" && python3 bench/gpu/profile.py --part "$OUT/prompt-$1.csv" || { tail -3 "$OUT/prompt-$1.csv"; failed=1; }
+}
+if has scans; then
+  for shape in mamba-2.8b mamba2-2.7b rwkv7-2.9b recurrentgemma-2b granite-4.0-h-tiny; do
+    measure $shape BF16
+    together $shape BF16 64
+  done
+  for shape in mamba-2.8b mamba2-2.7b rwkv7-2.9b; do prompt_profile $shape 1000 500; done
 fi
 if has load; then
   python3 tools/load_times.py --ingot "$BUILD/ingot" --device cuda --work "$BUILD/load" --only "safetensors BF16" --before "bench/gpu/bus.py" || failed=1
