@@ -91,7 +91,7 @@ struct MixLayer {
 };
 
 TEST_P(Wkv7, MixesEqualRefInAnySteps) {
-  for (const int dim : {1, 50, 64, 300})
+  for (const int dim : {9, 50, 64, 300})  // a single number may be the rest of a difference
     for (const int n_mixes : {1, 6})
       if (!HasFailure()) expect_ref(MixLayer(random_, dim, n_mixes), 70, 1);
 }
