@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 
@@ -24,6 +25,12 @@ KvTypes parse_kv_type(const std::string& name) {
     if (name == known) return types;
   throw UsageError("unknown KV cache type '{}': use f16, bf16, f32, q8_0, q4_0, q8_0/q4_0 (keys/values) or fp8",
                    printable(name));
+}
+
+void KvCache::copy_block(int32_t from, int32_t to) {
+  std::vector<uint8_t> bytes(block_bytes());
+  read_block(from, bytes);
+  write_block(to, bytes);
 }
 
 }  // namespace ingot

@@ -61,6 +61,8 @@ class KvCache {
   virtual size_t block_bytes() const = 0;
   virtual void read_block(int32_t block, std::span<uint8_t> to /* [block_bytes] */) const = 0;
   virtual void write_block(int32_t block, std::span<const uint8_t> from /* [block_bytes] */) = 0;
+  // The same within the cache. The default body copies through the host.
+  virtual void copy_block(int32_t from, int32_t to);
   const KvShape shape;
 };
 

@@ -222,22 +222,27 @@ void copy_allowed(std::span<const float> raw, const uint32_t* mask, float* logit
   for (size_t j = 0; i + j < raw.size(); ++j) logits[i + j] = (*mask & kBits[j]) != 0 ? raw[i + j] : -kInfinity;
 }
 
+// The mask comes first, because no later addition changes -infinity.
+void copy_allowed(std::span<const float> raw, const SampleRow& row, std::vector<float>& logits) {
+  if (row.mask != nullptr) return copy_allowed(raw, row.mask, logits.data());
+  std::copy(raw.begin(), raw.end(), logits.begin());
+}
+
+void change_logits(std::vector<float>& logits, const SampleRow& row, std::vector<int32_t>& counts) {
+  if (has_penalties(*row.params)) apply_penalties(logits, row, counts);
+  for (const auto& [token, bias] : row.params->logit_bias) {
+    CHECK(token >= 0 && static_cast<size_t>(token) < logits.size());
+    logits[token] = bias == -kInfinity ? -kInfinity : logits[token] + bias;
+  }
+}
+
 // Returns the row after penalties, bias and mask, or `raw` if none of them apply.
 std::span<const float> adjusted(std::span<const float> raw, const SampleRow& row, SamplerScratch& scratch) {
   const SamplingParams& params = *row.params;
   if (!has_penalties(params) && params.logit_bias.empty() && row.mask == nullptr) return raw;
-  std::vector<float>& logits = scratch.logits;
-  if (row.mask != nullptr) {  // first, because no later addition changes -infinity
-    copy_allowed(raw, row.mask, logits.data());
-  } else {
-    std::copy(raw.begin(), raw.end(), logits.begin());
-  }
-  if (has_penalties(params)) apply_penalties(logits, row, scratch.counts);
-  for (const auto& [token, bias] : params.logit_bias) {
-    CHECK(token >= 0 && static_cast<size_t>(token) < logits.size());
-    logits[token] = bias == -kInfinity ? -kInfinity : logits[token] + bias;
-  }
-  return std::span(logits).first(raw.size());
+  copy_allowed(raw, row, scratch.logits);
+  change_logits(scratch.logits, row, scratch.counts);
+  return std::span(scratch.logits).first(raw.size());
 }
 
 int32_t draw(std::span<const float> logits, float top, const SampleRow& row, SamplerScratch& scratch) {
@@ -268,6 +273,25 @@ void add_logprobs(Sampled& result, std::span<const float> raw, int n_top, Sample
   for (const Candidate& c : scratch.candidates) result.top.push_back({c.id, logprob(c.logit)});
 }
 
+// The likeliest tokens, for beams. Penalties and biases change log-probabilities.
+Sampled candidates_of(std::span<const float> raw, const SampleRow& row, SamplerScratch& scratch) {
+  const float top = find_maxima(raw, scratch.maxima);
+  if (!(top > -kInfinity) || top == kInfinity) return {.token = kNoToken};
+  const double log_total = top + std::log(sum_weights(raw, top));
+  copy_allowed(raw, row, scratch.logits);
+  for (float& logit : scratch.logits) logit = static_cast<float>(static_cast<double>(logit) - log_total);
+  change_logits(scratch.logits, row, scratch.counts);
+  const std::span<const float> logprobs = std::span(scratch.logits).first(raw.size());
+  find_maxima(logprobs, scratch.maxima);
+  collect_top(logprobs, static_cast<size_t>(row.params->n_candidates), scratch);
+  std::sort(scratch.candidates.begin(), scratch.candidates.end(), likelier);
+  Sampled result{.token = kNoToken};
+  result.top.reserve(scratch.candidates.size());
+  for (const Candidate& c : scratch.candidates) result.top.push_back({c.id, c.logit});
+  if (!result.top.empty()) result.token = result.top[0].token, result.logprob = result.top[0].logprob;
+  return result;
+}
+
 }  // namespace
 
 SamplerScratch::SamplerScratch(int n_vocab) : logits(n_vocab), counts(n_vocab) {
@@ -291,6 +315,7 @@ Sampled sample_row(std::span<const float> raw, const SampleRow& row, SamplerScra
   CHECK(row.params != nullptr);
   CHECK_LE(raw.size(), scratch.logits.size());
   const SamplingParams& params = *row.params;
+  if (params.n_candidates > 0) return candidates_of(raw, row, scratch);
   if (needs_stages(params)) {
     Sampled drawn{.token = draw_by_stages(raw, row, scratch)};
     if (drawn.token != kNoToken && params.n_logprobs >= 0) add_logprobs(drawn, raw, params.n_logprobs, scratch);

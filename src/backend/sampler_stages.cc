@@ -196,7 +196,7 @@ void follow_surprise(const Draw& draw, int32_t token) {  // after draw_candidate
 
 bool needs_stages(const SamplingParams& p) {
   return p.dry_multiplier != 0 || p.top_n_sigma > 0 || p.xtc_probability > 0 || p.dynatemp_range > 0 ||
-         p.mirostat != 0 || !p.stages.empty();
+         p.mirostat != 0 || p.n_candidates > 0 || !p.stages.empty();
 }
 
 int32_t draw_by_stages(std::span<const float> logits, const SampleRow& row, SamplerScratch& scratch) {

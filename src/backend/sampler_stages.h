@@ -22,6 +22,7 @@
 
 namespace ingot {
 
+// Also true for candidates for beams, which have no stages.
 bool needs_stages(const SamplingParams& params);
 
 // Draws a token, or returns kNoToken.

@@ -66,6 +66,7 @@ void validate(const SamplingParams& params, int n_vocab) {
     throw Error("dry_breakers has {} words of bits: expected one for each 32 of {} tokens", params.dry_breakers->size(),
                 n_vocab);
   check_range("n_logprobs", params.n_logprobs, -1, kMaxLogprobs);
+  check_range("n_candidates", params.n_candidates, 0, kMaxCandidates);
   if (params.logit_bias.size() > 1024) throw Error("logit_bias has {} entries: at most 1024", params.logit_bias.size());
   for (const auto& [token, bias] : params.logit_bias) {
     if (token < 0 || token >= n_vocab) {

@@ -1,7 +1,7 @@
 // The sampling parameters of a request, and the result of a draw. The host sampler (sampler.h) and the device samplers
 // use the same order: penalties, bias, mask; then greedy if temperature is 0, otherwise top-k, typical, top-p, min-p,
 // temperature, draw. A request with another order or another stage (DRY, top-n-sigma, XTC, dynamic temperature,
-// Mirostat) is always drawn on the host (sampler_stages.h).
+// Mirostat) is always drawn on the host (sampler_stages.h), and so are candidates for beams.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -61,7 +61,11 @@ struct SamplingParams {
   uint64_t seed = 0;               // the draw depends only on the seed and the token's position, not on the batch
   std::vector<std::pair<int32_t, float>> logit_bias;  // added to the logits; -infinity forbids a token
   int n_logprobs = -1;                                // -1: none; 0: of the drawn token; n: also of the n likeliest
+  // Above 0: no draw, but the n likeliest tokens after penalties, bias and mask, for a search with beams
+  // (beam_search.h). Penalties and biases then change log-probabilities, as in transformers.
+  int n_candidates = 0;
 };
+inline constexpr int kMaxCandidates = 1 << 15;
 inline constexpr int kMaxLogprobs = 20;
 
 // force() changes `params` so that the row's draw is `token`, to get the log-probability of that token. The other
@@ -92,7 +96,7 @@ inline constexpr int32_t kNoToken = -1;
 struct Sampled {
   int32_t token = 0;              // or kNoToken
   float logprob = 0;              // set when n_logprobs >= 0
-  std::vector<TokenLogprob> top;  // likeliest first, n_logprobs of them
+  std::vector<TokenLogprob> top;  // likeliest first, n_logprobs of them; with n_candidates: the candidates
 };
 
 }  // namespace ingot

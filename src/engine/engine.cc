@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/splitmix.h"
 #include "base/thread_start.h"
+#include "engine/ending.h"
 #include "engine/faults.h"
 #include "engine/speculate/oracle.h"
 
@@ -43,41 +44,6 @@ SchedulerLimits scheduler_limits(const RunnerInfo& info, const EngineOptions& op
 // Drafts need spare rows of logits. In models with states, they also need a spare slot.
 bool can_draft(const RunnerInfo& info) {
   return info.max_logits > info.max_seqs && (info.n_states == 0 || info.n_states > info.max_seqs);
-}
-
-double ms_between(Clock::time_point begin, Clock::time_point end) {
-  return std::max(0.0, std::chrono::duration<double, std::milli>(end - begin).count());
-}
-
-constexpr int kLeastGainSteps = 16;  // the times of fewer steps say nothing about drafts
-
-Usage usage_of(const Sequence& sequence) {
-  Usage usage;
-  usage.prompt_tokens = sequence.n_prompt;
-  usage.cached_tokens = sequence.n_cached;
-  usage.output_tokens = sequence.n_output();
-  usage.draft_tokens = sequence.n_drafted;
-  usage.accepted_tokens = sequence.n_accepted;
-  usage.sampling_steps = sequence.n_sampling_steps;
-  if (sequence.n_drafted > 0 && sequence.n_gain_steps >= kLeastGainSteps && sequence.step_seconds > 0)
-    usage.draft_gain = std::min(sequence.plain_seconds / sequence.step_seconds,
-                                static_cast<double>(usage.output_tokens) / usage.sampling_steps);
-  usage.preemptions = sequence.n_preempted;
-  const bool started = sequence.first_step != Clock::time_point{};
-  usage.queue_ms = ms_between(sequence.submitted, started ? sequence.first_step : Clock::now());
-  if (usage.output_tokens > 0) {
-    usage.prefill_ms = ms_between(sequence.first_step, sequence.first_token);
-    usage.decode_ms = ms_between(sequence.first_token, sequence.last_token);
-  }
-  return usage;
-}
-
-void tell_end(const Sequence& sequence, const Finish& finish) noexcept {
-  try {
-    sequence.request.sink->on_finish(finish);
-  } catch (const std::exception& error) {
-    log_warn("request {}: its consumer failed at the end: {}", sequence.id, error.what());
-  }
 }
 
 // The time at which the request ends: its deadline, or begin_by if that is earlier and the request has not started.
@@ -152,6 +118,10 @@ std::unique_ptr<Sequence> Engine::make_sequence(Request request) {
       for (const int32_t at : place) places = splitmix(places + kSplitMixStep + static_cast<uint64_t>(at));
     for (int i = 0; i < e.n_rows; ++i)
       sequence->rows[e.position + i] = {e.digest[0] ^ places, e.digest[1] + static_cast<uint64_t>(i)};
+  }
+  if (request.beams) {
+    if (!runner_.copies_kv()) throw Error("beams need copies of KV blocks, which several processes do not make");
+    sequence->beams = make_beams(*sequence, request);
   }
   if (request.min_tokens > 0) {
     sequence->early = request.sampling;
@@ -257,8 +227,11 @@ void Engine::die(const char* why, bool lost_device) {
     lost_device_ = lost_device;
   }
   const auto tell = [&](Sequence& sequence) {
-    if (!sequence.finished) tell_end(sequence, {FinishReason::kError, -1, why, false, usage_of(sequence)});
+    const bool is_further = sequence.beams && sequence.beams->leader() != &sequence;
+    if (!sequence.finished && !is_further)
+      tell_end(sequence, {FinishReason::kError, -1, why, false, usage_of(sequence)});
     sequence.request.sink.reset();  // it may own an object that owns this engine
+    sequence.request.more_sinks.clear();
   };
   for (const auto& [id, sequence] : sequences_) tell(*sequence);
   for (const Message& message : inbox_.drain(false))
@@ -309,9 +282,11 @@ void Engine::handle(Message& message) {
   if (message.order == Order::kCall) return message.call();
   const auto found = sequences_.find(message.id);
   if (found == sequences_.end() || found->second->finished) return;
-  if (message.order == Order::kCancel) finish(*found->second, FinishReason::kCancelled);
-  if (message.order == Order::kPause) scheduler_.pause(found->second.get());
-  if (message.order == Order::kResume) scheduler_.resume(found->second.get());
+  Sequence& sequence = *found->second;
+  if (message.order == Order::kCancel) return finish(sequence, FinishReason::kCancelled);
+  if (sequence.beams) return;
+  if (message.order == Order::kPause) scheduler_.pause(&sequence);
+  if (message.order == Order::kResume) scheduler_.resume(&sequence);
 }
 
 // If memory runs out here, only this request fails.
@@ -344,7 +319,9 @@ void Engine::end_late_requests() {
     if (limit == Clock::time_point{} || sequence.finished) continue;
     const bool over = deadline != Clock::time_point{} && deadline <= now;
     if (limit <= now) {
+      const bool has_beams = sequence.beams != nullptr;
       finish(sequence, over ? FinishReason::kDeadline : FinishReason::kNotBegun);
+      if (has_beams) next = sequences_.begin();  // several sequences may be erased
     } else {
       next_limit_ = std::min(next_limit_, limit);
     }
@@ -352,23 +329,32 @@ void Engine::end_late_requests() {
 }
 
 // Ends a sequence, and destroys it unless a step in flight uses its blocks. Sequences end only here, so on_finish is
-// called once.
+// called once. Beams end together.
 void Engine::finish(Sequence& sequence, FinishReason reason, const std::string& error, int32_t stop_token) {
-  sequence.finished = true;
+  if (sequence.beams) return finish_beams(*sequence.beams, reason, error);
   Finish finish{reason, stop_token, {}, sequence.has_nan, usage_of(sequence)};
   try {
     finish.error = error;
   } catch (const std::bad_alloc&) {
     finish.error = kOutOfMemory;  // short enough not to allocate
   }
+  count_end(sequence, reason);
+  const std::unique_ptr<Sequence> owned = retire(sequence);
+  publish();  // before tell_end, so that the consumer sees the blocks released
+  tell_end(sequence, finish);
+}
+
+void Engine::count_end(const Sequence& sequence, FinishReason reason) {
   if (sequence.first_step == Clock::time_point{}) --n_queued_;
   ++counts_.n_finished;
   ++counts_.n_finished_by[static_cast<int>(reason)];
+}
+
+// The sequence takes part in no later step. It lives as long as the returned pointer, or until its last step ends.
+std::unique_ptr<Sequence> Engine::retire(Sequence& sequence) {
+  sequence.finished = true;
   scheduler_.remove(&sequence);
-  std::unique_ptr<Sequence> owned;
-  if (sequence.n_steps == 0) owned = destroy(sequence);
-  publish();  // before tell_end, so that the consumer sees the blocks released
-  tell_end(sequence, finish);
+  return sequence.n_steps == 0 ? destroy(sequence) : nullptr;
 }
 
 // The sequence lives as long as the returned pointer.

@@ -20,6 +20,8 @@
 // Text that a request's grammar forces becomes tokens without sampling (jump_ahead.h). The next step computes all
 // forced tokens at once, like a chunk of a prompt. If steps overlap, the step in flight samples a token in place of the
 // first forced token. The engine drops that sampled token.
+// A request may search with beams instead of sampling (beams.h). Then it has a sequence for each beam, and the
+// sequences wait for each other at each token.
 #pragma once
 #include <array>
 #include <atomic>
@@ -37,6 +39,7 @@
 #include "base/queue.h"
 #include "base/workers.h"
 #include "engine/batch_builder.h"
+#include "engine/beams.h"
 #include "engine/drafts.h"
 #include "engine/request.h"
 #include "engine/saved_prefix.h"
@@ -225,6 +228,13 @@ class Engine {
   bool emit_known(Sequence& sequence, const Sampled& sampled);
   void go_on(Sequence& sequence);
   void run_on_worker(std::function<void()> job);
+  void take_candidates(Sequence& sequence, const Sampled& ranked);
+  void choose_beams(BeamGroup& group);
+  void spread_beams(BeamGroup& group, std::span<const BeamSearch::Beam> next);
+  Sequence& further_beam(BeamGroup& group);
+  void finish_beams(BeamGroup& group, FinishReason reason, const std::string& error);
+  void count_end(const Sequence& sequence, FinishReason reason);
+  std::unique_ptr<Sequence> retire(Sequence& sequence);
   void finish(Sequence& sequence, FinishReason reason, const std::string& error = "", int32_t stop_token = -1);
   std::unique_ptr<Sequence> destroy(Sequence& sequence);
   void cancel_all();

@@ -27,6 +27,7 @@ struct JumpAhead {
   bool is_wanted = false;
   std::span<const int32_t> stops;  // a stop token is always sampled
   size_t n_left = 0;               // of the output
+  bool needs_end = false;          // an answer that is over needs an end token: a beam's score has its probability
 };
 
 std::vector<int32_t> forced_after(AnswerConstraint& constraint, std::span<const int32_t> output, const JumpAhead& jump,
@@ -42,10 +43,11 @@ std::vector<int32_t> forced_after(AnswerConstraint& constraint, std::span<const 
 // Requests with log-probabilities or token biases sample every token.
 JumpAhead jump_of(const Sequence& sequence, bool is_on) {
   const Request& request = sequence.request;
-  const bool samples_all = request.sampling.n_logprobs >= 0 || !request.sampling.logit_bias.empty();
+  const bool samples_all = request.sampling.n_logprobs >= 0 || !request.sampling.logit_bias.empty() || request.beams;
   return {.is_wanted = is_on && !samples_all,
           .stops = request.ignore_eos ? std::span<const int32_t>() : request.stop_tokens,
-          .n_left = static_cast<size_t>(std::max(0, sequence.max_len - sequence.len()))};
+          .n_left = static_cast<size_t>(std::max(0, sequence.max_len - sequence.len())),
+          .needs_end = request.beams.has_value()};
 }
 
 void read_by(AnswerConstraint& constraint, int32_t token, const Effort& effort) {
@@ -60,7 +62,7 @@ NextTokens find_next(AnswerConstraint& constraint, std::vector<int32_t> output, 
   NextTokens next;
   try {
     for (const int32_t token : std::span(output).last(n_new)) read_by(constraint, token, kFullEffort);
-    next.is_over = constraint.is_over(kFullEffort);
+    next.is_over = !jump.needs_end && constraint.is_over(kFullEffort);
     if (next.is_over) return next;
     next.forced = forced_after(constraint, output, jump, kFullEffort);
     next.takes_drawn = next.forced.empty() && drawn;
@@ -75,7 +77,8 @@ NextTokens find_next(AnswerConstraint& constraint, std::vector<int32_t> output, 
     }
     for (const int32_t token : next.forced) read_by(constraint, token, kFullEffort);
     next.is_over = !next.forced.empty() && constraint.is_over(kFullEffort);
-    if (!next.is_over && next.forced.size() < jump.n_left) next.mask = constraint.next_mask(kFullEffort);
+    if (!next.is_over && next.forced.size() < jump.n_left)
+      next.mask = jump.needs_end ? constraint.mask(kFullEffort) : constraint.next_mask(kFullEffort);
   } catch (const std::exception& error) {
     next.error = message_of(error);
   }
@@ -126,7 +129,10 @@ void Engine::make_masks(Sequence& sequence, int n_drafts) {
     sequence.masks.assign(1, *std::exchange(sequence.made_mask, std::nullopt));
     return;
   }
-  quickly([&](const Effort& effort) { sequence.masks.assign(1, constraint.next_mask(effort)); });
+  // A beam that no token can continue ends alone.
+  quickly([&](const Effort& effort) {
+    sequence.masks.assign(1, sequence.beams ? constraint.mask(effort) : constraint.next_mask(effort));
+  });
   if (n_drafts == 0) return;
   AnswerConstraint::Place place = constraint.place();
   try {
@@ -223,7 +229,8 @@ void Engine::ask_worker(Sequence& sequence, bool wants_forced, std::span<const S
     const auto drawn_token = drawn.empty() ? std::nullopt : std::optional(drawn[0].token);
     run_on_worker([=, this, id = sequence.id] {
       if (is_stopping_) return;
-      const NextTokens next = find_next(*constraint, output, n_new, drawn_token, {jump.is_wanted, stops, jump.n_left});
+      const NextTokens next = find_next(*constraint, output, n_new, drawn_token,
+                                        {jump.is_wanted, stops, jump.n_left, jump.needs_end});
       for (;;) {  // without the message, the sequence would wait forever
         try {
           inbox_.push({Order::kCall, nullptr, 0, [this, id, next] { receive_next(id, next); }});

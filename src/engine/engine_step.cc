@@ -206,6 +206,7 @@ void Engine::complete_item(const StepItem& item, std::span<const Sampled> drawn,
     }
     sequence.n_sampling_steps += is_drawn;
     if (is_drawn && sequence.request.proposer) drafts_.add_gain(sequence, drafts, n_accepted + 1);
+    if (is_drawn && sequence.beams) return take_candidates(sequence, drawn[0]);
     if (is_drawn) emit_tokens(sequence, drawn.first(static_cast<size_t>(n_accepted) + 1));
     if (is_undrawn) go_on(sequence);
   } else if (sequence.n_steps == 0) {

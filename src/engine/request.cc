@@ -86,6 +86,18 @@ void validate_source(const RequestSource& source, const SourceInfo& info) {
   if (source.digest == std::array<uint64_t, 2>{}) throw Error("the source has no digest: the prefix cache needs it");
 }
 
+void validate_beams(const Request& request, const RunnerInfo& info) {
+  validate(*request.beams);
+  const int n_beams = request.beams->n_beams;
+  if (n_beams > info.max_seqs)
+    throw Error("{} beams: a step has at most {} sequences", n_beams, info.max_seqs);
+  if (const size_t n_texts = request.more_sinks.size() + 1; n_texts > static_cast<size_t>(n_beams))
+    throw Error("{} texts of {} beams: at most one for each beam", n_texts, n_beams);
+  if (request.proposer) throw Error("a search with beams uses no drafts");
+  if (request.constraint && (request.ignore_eos || request.stop_tokens.empty()))
+    throw Error("a search with beams and a grammar needs a token that ends the text");
+}
+
 }  // namespace
 
 int context_limit(const RunnerInfo& info) {
@@ -126,6 +138,7 @@ void validate(const Request& request, const RunnerInfo& info) {
     throw Error("prompt_logprobs is {}: it must be from -1 to {}", request.prompt_logprobs, kMaxLogprobs);
   }
   validate(request.sampling, info.n_vocab);
+  if (request.beams) validate_beams(request, info);
 }
 
 }  // namespace ingot

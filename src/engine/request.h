@@ -6,10 +6,12 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "backend/beam_search.h"
 #include "backend/sampling.h"
 #include "engine/answer_constraint.h"
 #include "engine/speculate/proposer.h"
@@ -120,6 +122,11 @@ struct Request {
   // ends as if after a stop token. Requests may share a grammar. The grammar must use this model's tokens.
   std::shared_ptr<Constraint> constraint = {};
   ConstraintStart constraint_start = {};
+
+  // A search with beams in place of draws (beams.h). When it is over, the best text goes to `sink`, and the next ones
+  // to more_sinks. A sink without a text gets an error. A search uses no drafts, and cannot be paused.
+  std::optional<BeamParams> beams = {};
+  std::vector<std::shared_ptr<TokenSink>> more_sinks = {};
 
   bool stops_at(int32_t token) const {
     return !ignore_eos && std::ranges::find(stop_tokens, token) != stop_tokens.end();

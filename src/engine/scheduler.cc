@@ -73,14 +73,18 @@ void Scheduler::add(Sequence* sequence) {
   sequence->root = sequence->chain = root_key(salt);
   if (sequence->request.publishes_prefix) cache_.announce(sequence->root);
   sequence->rank = rank_of(*sequence);
-  const size_t n = waiting_.size() + running_.size() + paused_.size() + 1;
-  for (auto* list : {&waiting_, &paused_})
-    if (list->capacity() < n) list->reserve(2 * n);
+  reserve_place();
   insert_in_order(waiting_, sequence);
   const auto client = clients_.find(sequence->request.client);
   if (client == clients_.end()) return;
   client->second.last_rank = sequence->rank;
   ++client->second.n_requests;
+}
+
+void Scheduler::reserve_place() {
+  const size_t n = waiting_.size() + running_.size() + paused_.size() + 1;
+  for (auto* list : {&waiting_, &paused_})
+    if (list->capacity() < n) list->reserve(2 * n);
 }
 
 // Ids are in order of arrival, so they serve as places in the queue.
@@ -124,9 +128,11 @@ const Step& Scheduler::plan() {
     for (Sequence* sequence : running_) give_up_old_blocks(*sequence);
   if (!holds_.empty()) take_back_holds();
   make_room();
-  plan_decodes();
-  plan_prefills();
-  admit();
+  do {
+    plan_decodes();
+    plan_prefills();
+    admit();
+  } while (step_->items.empty() && step_->no_memory_for == nullptr && preempt_held_beam());
   if (!step_->items.empty()) next_step_ = (next_step_ + 1) % steps_.size();
   return *step_;
 }
@@ -167,13 +173,12 @@ void Scheduler::release_block(int pool, int32_t block, BlockPool::Keep keep) {
 
 // The most senior waiting sequence that can be admitted.
 Sequence* Scheduler::next_waiting() const {
-  const auto found = std::ranges::find(waiting_, false, &Sequence::waits_for_mask);
+  const auto found = std::ranges::find(waiting_, false, &Sequence::is_held);
   return found == waiting_.end() ? nullptr : *found;
 }
 
 bool Scheduler::idle() const {
-  const auto waits = [](const Sequence* s) { return s->waits_for_mask; };
-  return std::ranges::all_of(running_, waits) && std::ranges::all_of(waiting_, waits);
+  return std::ranges::all_of(running_, &Sequence::is_held) && std::ranges::all_of(waiting_, &Sequence::is_held);
 }
 
 bool Scheduler::waits_for_masks() const {
@@ -183,7 +188,7 @@ bool Scheduler::waits_for_masks() const {
 
 // With several stages, each step in flight gets the same share of the sequences that decode.
 int Scheduler::most_decodes() const {
-  const auto decodes = [](const Sequence* s) { return s->n_todo() == 1 && !s->done_when_seen() && !s->waits_for_mask; };
+  const auto decodes = [](const Sequence* s) { return s->n_todo() == 1 && !s->done_when_seen() && !s->is_held(); };
   const auto n = static_cast<int>(std::ranges::count_if(running_, decodes));
   return (n + limits_.n_stages - 1) / limits_.n_stages;
 }
@@ -214,7 +219,7 @@ void Scheduler::plan_decodes() {
 void Scheduler::plan_prefills() {
   prompts_.clear();
   for (Sequence* sequence : running_)
-    if (sequence->n_todo() > 1 && !sequence->waits_for_mask) prompts_.push_back(sequence);
+    if (sequence->n_todo() > 1 && !sequence->is_held()) prompts_.push_back(sequence);
   if (prompts_.empty() || budget() == 0) return;
   const Sequence* waiting = next_waiting();
   const bool can_admit = waiting != nullptr && waiting->n_unseen == 0 && fits(*waiting);

@@ -37,8 +37,11 @@
 // A state cannot be cut back. So a step with drafts writes a different slot from the one that it reads. If all drafts
 // are accepted, the sequence continues from the new slot. Otherwise the sequence continues from the old slot, and its
 // next step recomputes the token before the drafts and the accepted drafts.
+// A search with beams has a sequence for each beam. A beam whose candidates are known keeps its blocks until the next
+// beams are chosen. It loses them if the other beams could not run otherwise.
 #pragma once
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -132,7 +135,14 @@ class Scheduler {
   void drop(HeldBlocks& held);
   int erase_cached(const CacheKey& root, const CacheTokens& tokens);
 
-  bool idle() const;  // paused sequences and those that wait for a mask do not count
+  // For beams (scheduler_beams.cc), between steps. add_beam adds a paused sequence with the rank of `leader`. fork lets
+  // the paused `child` go on like `parent`: it shares the parent's full blocks, and copy(pool, from, to) copies the
+  // open one. If there is no room, the child waits, and its tokens are computed again.
+  using CopyBlock = std::function<void(int pool, int32_t from, int32_t to)>;
+  void add_beam(Sequence* sequence, const Sequence& leader);
+  void fork(Sequence& child, Sequence& parent, const CopyBlock& copy);
+
+  bool idle() const;  // paused and held sequences do not count
   bool waits_for_masks() const;
   std::span<Sequence* const> running() const { return running_; }
   int n_waiting() const { return static_cast<int>(waiting_.size()); }
@@ -151,6 +161,7 @@ class Scheduler {
   };
 
   int64_t rank_of(const Sequence& sequence);
+  void reserve_place();
   void give_up_old_blocks(Sequence& sequence);
   bool is_before_snapshot(const Sequence& sequence, int block, int window) const;
   void take_back_holds();
@@ -174,6 +185,9 @@ class Scheduler {
   void cut_back(Sequence& sequence, int n_tokens);
   bool grow(Sequence& sequence, int n_tokens);
   void preempt(Sequence& sequence);
+  bool preempt_held_beam();
+  bool can_fork(const Sequence& parent) const;
+  void share_blocks(Sequence& child, Sequence& parent, const CopyBlock& copy);
   void compute_again(const StepItem& item);
   void give_back(Sequence& sequence, bool keep_state = true);
   void index_blocks(Sequence& sequence);

@@ -33,6 +33,8 @@ struct SequenceBlocks {
   int n_held() const { return size() - n_released; }
 };
 
+struct BeamGroup;
+
 struct Sequence {
   RequestId id = 0;
   Request request;
@@ -78,6 +80,10 @@ struct Sequence {
   std::optional<std::shared_ptr<const TokenMask>> made_mask;  // of the next token, made by a worker
   int undrawn_at = -1;  // the item in flight that ends at this token has no mask, so its sampled token is dropped
 
+  // A search with beams (beams.h). While a beam has candidates, it waits for those of the other beams.
+  std::shared_ptr<BeamGroup> beams;
+  std::optional<std::vector<TokenLogprob>> candidates;
+
   float mirostat_mu = 0;  // Mirostat's state
   SamplingParams early;  // the request's sampling without stop tokens, for the first min_tokens
 
@@ -117,10 +123,12 @@ struct Sequence {
     return n_before < request.min_tokens ? early : request.sampling;
   }
   CacheTokens cache_tokens() const { return {tokens, rows}; }
+  bool is_held() const { return waits_for_mask || candidates; }  // in no plan
   // Whether a plan may give the sequence its next token. A sequence with a slow constraint gets no step before its last
-  // sampled token is known, because the mask of the token after that one would come too late.
+  // sampled token is known, because the mask of the token after that one would come too late. Neither does a beam.
   bool is_ready() const {
-    return !waits_for_mask && !waits_for_draw && (n_unseen == 0 || !constraint || !constraint->is_slow());
+    const bool follows_draws = !beams && (!constraint || !constraint->is_slow());
+    return !is_held() && !waits_for_draw && (n_unseen == 0 || follows_draws);
   }
   bool done_when_seen() const { return n_unseen > 0 && planned_len() >= max_len; }
 };

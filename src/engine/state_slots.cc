@@ -33,6 +33,15 @@ void StateSlots::keep_input(Sequence& sequence) {
   sequence.state_out = pool_.take();
 }
 
+// Both write other slots than the one that both read.
+void StateSlots::fork(Sequence& child, Sequence& parent) {
+  CHECK(parent.state_in >= 0 && child.state_out < 0);
+  keep_input(parent);
+  child.state_in = parent.state_in;
+  pool_.share(child.state_in);
+  child.state_out = pool_.take();
+}
+
 bool StateSlots::keeps_input(const Sequence& sequence, const StepItem& item) {
   return item.state_in != item.state_out && sequence.state_in == item.state_out && sequence.state_out == item.state_out;
 }

@@ -34,6 +34,8 @@ class StateSlots {
   // Called when the sequence's next step verifies drafts. A state cannot be cut back, so that step must not write the
   // slot that it reads.
   void keep_input(Sequence& sequence);
+  // Lets the child continue from the parent's state. Needs two free slots.
+  void fork(Sequence& child, Sequence& parent);
   // Whether go_back() is possible.
   static bool keeps_input(const Sequence& sequence, const StepItem& item);
   // Called when a step with wrong drafts is complete. The sequence continues from the state before the step.

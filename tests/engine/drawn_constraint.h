@@ -36,10 +36,12 @@ class DrawnMachine final : public Automaton {
   const size_t work_;  // of each step
 };
 
-// A grammar over n_vocab tokens, at most 64. work: of each step.
-inline std::shared_ptr<Constraint> drawn_constraint(uint64_t seed, int n_vocab, size_t work) {
+// A grammar over n_vocab tokens, at most 64. work: of each step. ends: tokens that end an answer, and are no text.
+inline std::shared_ptr<Constraint> drawn_constraint(uint64_t seed, int n_vocab, size_t work,
+                                                    std::vector<int32_t> ends = {}) {
   std::vector<std::string> bytes;
   for (int i = 0; i < n_vocab; ++i) bytes.emplace_back(1, static_cast<char>(DrawnMachine::kFirst + i));
+  for (const int32_t end : ends) bytes[static_cast<size_t>(end)].clear();
   const auto encode = [](std::string_view text) {
     std::vector<int32_t> tokens;
     for (const char c : text) tokens.push_back(c - DrawnMachine::kFirst);
@@ -47,7 +49,7 @@ inline std::shared_ptr<Constraint> drawn_constraint(uint64_t seed, int n_vocab, 
   };
   return std::make_shared<Constraint>(
       std::make_unique<DrawnMachine>(seed, n_vocab, work),
-      std::make_shared<GrammarVocabulary>(std::move(bytes), std::vector<int32_t>(), encode));
+      std::make_shared<GrammarVocabulary>(std::move(bytes), std::move(ends), encode));
 }
 
 }  // namespace ingot

@@ -36,6 +36,19 @@ int32_t biased(int32_t token, const SampleRow& row, int n_vocab) {
   return kNoToken;
 }
 
+// Tokens from the one that the model writes on, with log-probabilities that fall.
+std::vector<TokenLogprob> ranked(uint64_t digest, const SampleRow& row, int n_vocab) {
+  std::vector<TokenLogprob> all;
+  float logprob = -0.1f;
+  const int32_t first = token_of(digest, row.params->seed, n_vocab);
+  for (int i = 0; i < n_vocab && std::ssize(all) < row.params->n_candidates; ++i) {
+    const int32_t token = (first + i) % n_vocab;
+    logprob -= static_cast<float>(mix(digest, static_cast<uint64_t>(i)) % 1000) / 500.0f;
+    if (biased(token, row, n_vocab) == token) all.push_back({token, logprob});
+  }
+  return all;
+}
+
 uint64_t ids_of(std::span<const int32_t> history) {
   uint64_t digest = 0;
   for (int32_t token : history) digest = mix(digest, static_cast<uint64_t>(token));
@@ -83,6 +96,13 @@ int32_t FakeRunner::next_token(std::span<const int32_t> history, uint64_t seed, 
     all.add(history[position], vector);
   }
   return token_of(all.digest, seed, n_vocab);
+}
+
+std::vector<TokenLogprob> FakeRunner::candidates(std::span<const int32_t> history, uint64_t seed, int n_vocab, int n) {
+  History all;
+  for (const int32_t token : history) all.add(token, 0);
+  const SamplingParams params{.seed = seed, .logit_bias = {}, .n_candidates = n};
+  return ranked(all.digest, {.params = &params}, n_vocab);
 }
 
 void FakeRunner::forward(const Batch& given) {
@@ -149,6 +169,8 @@ void FakeRunner::sample(std::span<const SampleRow> rows) {
         biased(token_of(logits_[i].digest, row.params->seed, options_.info.n_vocab), row, options_.info.n_vocab);
     if (options_.writes) drawn.token = options_.writes(row);
     if (options_.makes_nan && options_.makes_nan(row)) drawn.token = kNoToken;
+    if (row.params->n_candidates > 0 && drawn.token != kNoToken)
+      drawn.top = ranked(logits_[i].digest, row, options_.info.n_vocab);
     if (row.params->n_logprobs >= 0) drawn.logprob = -static_cast<float>(drawn.token);
     sampled_.push_back(std::move(drawn));
   }

@@ -52,6 +52,9 @@ class FakeRunner final : public Runner {
   static int32_t next_token(std::span<const int32_t> history, uint64_t seed, int n_vocab,
                             std::span<const PromptEmbedding> embeddings = {}, const RequestSource& source = {});
 
+  // The candidates that follow a history, for searches with beams, likeliest first.
+  static std::vector<TokenLogprob> candidates(std::span<const int32_t> history, uint64_t seed, int n_vocab, int n);
+
   const RunnerInfo& info() const override { return options_.info; }
   void forward(const Batch& batch) override;
   void sample(std::span<const SampleRow> rows) override;

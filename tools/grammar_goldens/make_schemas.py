@@ -212,8 +212,9 @@ def near(schema, depth=3):
 
 def write(out, schema, values):
     validator = jsonschema.Draft202012Validator(schema)
-    tests = [[json.dumps(data, ensure_ascii=False), validator.is_valid(data)] for data in values]
-    out.write(json.dumps({"schema": json.dumps(schema, ensure_ascii=False), "tests": tests}, ensure_ascii=False) + "\n")
+    tests = {json.dumps(data, ensure_ascii=False): validator.is_valid(data) for data in values}
+    golden = {"schema": json.dumps(schema, ensure_ascii=False), "tests": list(tests.items())}
+    out.write(json.dumps(golden, ensure_ascii=False, separators=(",", ":")) + "\n")
 
 
 def main():

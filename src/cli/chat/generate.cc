@@ -83,6 +83,7 @@ Generation generate(Engine& engine, const Tokenizer& tokenizer, const Question& 
   SamplingParams sampling = options.sampling;
   if (sampling.dry_multiplier > 0 && options.dry_breakers != std::vector<std::string>{"none"})
     sampling.dry_breakers = tokens_with(tokenizer, options.dry_breakers, engine.info().n_vocab);
+  const bool has_beams = options.beams.n_beams > 1;
   const RequestId id = engine.submit({.prompt = question.prompt,
                                       .embeddings = question.embeddings,
                                       .sampling = std::move(sampling),
@@ -90,10 +91,13 @@ Generation generate(Engine& engine, const Tokenizer& tokenizer, const Question& 
                                       .stop_tokens = tokenizer.end_tokens(),
                                       .ignore_eos = options.ignore_eos,
                                       .sink = sink,
-                                      .proposer = make_proposer(options.speculate, engine.info().draft_head,
-                                                                options.draft.get()),
+                                      .proposer = has_beams ? nullptr
+                                                            : make_proposer(options.speculate,
+                                                                            engine.info().draft_head,
+                                                                            options.draft.get()),
                                       .constraint = question.constraint.constraint,
-                                      .constraint_start = question.constraint.start});
+                                      .constraint_start = question.constraint.start,
+                                      .beams = has_beams ? std::optional(options.beams) : std::nullopt});
   bool cancelled = false;
   for (bool finished = false; !finished;) {
     for (const Event& event : sink->events.drain_for(std::chrono::milliseconds(50))) {
@@ -172,6 +176,30 @@ void add_generate_options(CLI::App& app, GenerateOptions& o, int& seed) {
   o.command = &app;
   add_sampling_options(app, o.sampling, seed);
   add_stage_options(app, o.sampling, o.dry_breakers);
+}
+
+void add_beam_options(CLI::App& app, BeamParams& beams) {
+  app.add_option("--beams", beams.n_beams,
+                 "search for the likeliest answer with this many beams; no sampling, no drafts")
+      ->check(CLI::Range(1, kMaxBeams))
+      ->capture_default_str();
+  app.add_option("--length-penalty", beams.length_penalty,
+                 "with --beams: a text's log-probability is divided by its tokens to this power; above 0 favors longer "
+                 "texts")
+      ->check(CLI::Range(-100.0, 100.0))
+      ->capture_default_str();
+}
+
+void make_room_for_beams(const GenerateOptions& options, RunnerOptions& runner) {
+  const int n_beams = options.beams.n_beams;
+  if (n_beams <= 1) {
+    if (options.beams.length_penalty != 1) throw UsageError("--length-penalty needs --beams");
+    return;
+  }
+  if (options.sampling.n_logprobs > 0)
+    throw UsageError("--beams gives the log-probabilities of the answer's tokens only: use --logprobs 0");
+  runner.max_seqs = std::max(runner.max_seqs, n_beams);
+  if (runner.n_snapshots >= 0) runner.n_snapshots = std::max(runner.n_snapshots, n_beams);
 }
 
 namespace {

@@ -21,6 +21,7 @@ struct GenerateOptions {
   int max_tokens = -1;             // -1: up to the end of the context
   std::vector<std::string> stops;  // strings that end the answer; not included in the answer
   bool ignore_eos = false;
+  BeamParams beams = {};           // with several, the answer comes at the end
   GrammarOptions grammar = {};                    // as the flags set it
   Speculate speculate = Speculate::kAuto;
   std::shared_ptr<DraftModel> draft = {};         // for speculation; null: none
@@ -61,6 +62,10 @@ double prefill_rate(const Usage& usage);  // tokens a second
 double decode_rate(const Usage& usage);
 
 void add_generate_options(CLI::App& app, GenerateOptions& options, int& seed);
+
+void add_beam_options(CLI::App& app, BeamParams& beams);
+// Sequences and states for the beams. Throws UsageError for options that do not go together with several beams.
+void make_room_for_beams(const GenerateOptions& options, RunnerOptions& runner);
 
 // Traces the parts of a step on the track "engine". If steps overlap, the device's part is on the track "device".
 void trace_step(TraceFile& trace, const StepStats& stats);

@@ -94,6 +94,7 @@ int run(RunOptions& o) {
   o.generate.speculate = o.model.speculate;
   const auto draft = open_draft_file(o.model);
   make_room_for_drafts(o.model, draft, runner);
+  make_room_for_beams(o.generate, runner);
   // Standard input is either the prompt or an image.
   const bool has_text = o.prompt.has_text || !o.prompt.file.empty();
   const bool image_is_input = std::ranges::find(o.images, "-") != o.images.end();
@@ -149,6 +150,7 @@ void add_run(CLI::App& app) {
       ->check(CLI::Range(-1, 20))
       ->capture_default_str();
   add_generate_options(*command, o->generate, o->seed);
+  add_beam_options(*command, o->generate.beams);
   add_template_options(*command, o->model);
   add_image_options(*command, o->model.images);
   add_speculate_option(*command, o->model);

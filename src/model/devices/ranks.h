@@ -87,6 +87,8 @@ class Ranks final : public Runner {
   std::string kv_layout() const override;
   size_t kv_block_bytes(int pool) const override;
   void read_kv(int pool, int32_t block, std::span<uint8_t> to) override;
+  bool copies_kv() const override { return !communicator_; }  // a model without a KV cache has nothing to copy
+  void copy_kv(int pool, int32_t from, int32_t to) override;
   void write_kv(int pool, int32_t block, std::span<const uint8_t> from) override;
 
   // For every rank but the first: runs the batches of the first rank until that rank ends.

@@ -1,4 +1,4 @@
-// Copies of KV blocks, for files of cached prefixes.
+// Copies of KV blocks, for files of cached prefixes and for beams.
 #include <fmt/format.h>
 
 #include "model/devices/ranks.h"
@@ -47,6 +47,11 @@ void Ranks::write_kv(int pool, int32_t block, std::span<const uint8_t> from) {
     cache.write_block(block, from.first(cache.block_bytes()));
     from = from.subspan(cache.block_bytes());
   });
+}
+
+void Ranks::copy_kv(int pool, int32_t from, int32_t to) {
+  if (pipeline_) pipeline_->drain();
+  for_each_cache(pool, [&](KvCache& cache) { cache.copy_block(from, to); });
 }
 
 }  // namespace ingot

@@ -16,12 +16,12 @@ void each_field(Params& params, One&& one, List&& list) {
   auto& [temperature, top_k, typical_p, top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty,
          penalty_window, dry_multiplier, dry_base, dry_allowed_length, dry_window, dry_breakers, top_n_sigma,
          xtc_probability, xtc_threshold, dynatemp_range, dynatemp_exponent, mirostat, mirostat_tau, mirostat_eta,
-         stages, seed, logit_bias, n_logprobs] = params;
+         stages, seed, logit_bias, n_logprobs, n_candidates] = params;
   one(temperature), one(top_k), one(typical_p), one(top_p), one(min_p);
   one(repetition_penalty), one(presence_penalty), one(frequency_penalty), one(penalty_window);
   one(dry_multiplier), one(dry_base), one(dry_allowed_length), one(dry_window);
   one(top_n_sigma), one(xtc_probability), one(xtc_threshold), one(dynatemp_range), one(dynatemp_exponent);
-  one(mirostat), one(mirostat_tau), one(mirostat_eta), one(seed), one(n_logprobs);
+  one(mirostat), one(mirostat_tau), one(mirostat_eta), one(seed), one(n_logprobs), one(n_candidates);
   list(dry_breakers), list(stages), list(logit_bias);
 }
 

@@ -89,8 +89,8 @@ class Runner {
   }
   // Between a forward and its sample: the logits of that forward on the host, [n_logits, n_vocab].
   virtual std::vector<float> logits() { throw std::logic_error("this runner shows no logits"); }
-  // Copies of a pool's KV blocks for files of cached prefixes, between steps. Blocks with equal layouts, of one model,
-  // can be exchanged. "": this runner copies no blocks.
+  // Copies of a pool's KV blocks for files of cached prefixes and for beams, between steps. Blocks with equal layouts,
+  // of one model, can be exchanged. "": this runner copies no blocks.
   virtual std::string kv_layout() const { return ""; }
   virtual size_t kv_block_bytes(int /*pool*/) const { return 0; }
   virtual void read_kv(int /*pool*/, int32_t /*block*/, std::span<uint8_t> /*to*/) {
@@ -98,6 +98,11 @@ class Runner {
   }
   virtual void write_kv(int /*pool*/, int32_t /*block*/, std::span<const uint8_t> /*from*/) {
     throw std::logic_error("no copies");
+  }
+  virtual bool copies_kv() const { return !kv_layout().empty(); }
+  virtual void copy_kv(int pool, int32_t from, int32_t to) {
+    std::vector<uint8_t> bytes(kv_block_bytes(pool));
+    read_kv(pool, from, bytes), write_kv(pool, to, bytes);
   }
 };
 

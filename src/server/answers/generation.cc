@@ -88,7 +88,7 @@ void GenerationRun::submit_all() {
     draining_ = true;  // no output before all sequences are submitted and the head is set
   }
   try {
-    for (int i = 0; i < spec_.n_choices(); ++i) submit(i);
+    for (int i = 0; i < spec_.n_choices(); i += n_of_request()) submit(i);
   } catch (...) {  // the caller answers; the sequences submitted so far end without output
     over_ = failed_ = true;
     responder_.reset();
@@ -98,7 +98,8 @@ void GenerationRun::submit_all() {
   }
 }
 
-// Submits choice i. Throws Error, or ApiError for what is the client's fault.
+// Submits choice i, or with beams all choices of a prompt from i on. Throws Error, or ApiError for what is the client's
+// fault.
 void GenerationRun::submit(int i) {
   Request request = request_of(i);
   RequestId id = 0;
@@ -111,11 +112,13 @@ void GenerationRun::submit(int i) {
   }
   std::lock_guard lock(mutex_);
   ids_.push_back(id);
-  choices_[i].id = id;
   const size_t n_slots = spec_.slots.size();
-  choices_[i].slot = n_slots == 0 ? model_->slots().choose(spec_.prompts[i / spec_.n])
-                                  : spec_.slots[std::min(static_cast<size_t>(i), n_slots - 1)];
-  model_->slots().begin(choices_[i].slot);
+  for (const int end = i + n_of_request(); i < end; ++i) {
+    choices_[i].id = id;
+    choices_[i].slot = n_slots == 0 ? model_->slots().choose(spec_.prompts[i / spec_.n])
+                                    : spec_.slots[std::min(static_cast<size_t>(i), n_slots - 1)];
+    model_->slots().begin(choices_[i].slot);
+  }
 }
 
 Request GenerationRun::request_of(int i) {
@@ -124,6 +127,7 @@ Request GenerationRun::request_of(int i) {
   request.embeddings = spec_.embeddings;
   request.sampling = spec_.sampling;
   request.sampling.seed += static_cast<uint64_t>(i % spec_.n);
+  if (spec_.n_best > 0) request.sampling.n_logprobs = std::max(0, request.sampling.n_logprobs);
   request.max_tokens = max_tokens(request.prompt);
   request.stop_tokens = model_->tokenizer().end_tokens();
   request.stop_tokens.insert(request.stop_tokens.end(), spec_.stop_tokens.begin(), spec_.stop_tokens.end());
@@ -131,7 +135,9 @@ Request GenerationRun::request_of(int i) {
   request.min_tokens = std::min(spec_.min_tokens, request.max_tokens);
   if (spec_.echo || i % spec_.n == 0) request.prompt_logprobs = spec_.prompt_logprobs;
   request.wants_progress = spec_.wants_progress || spec_.wants_totals;
-  request.proposer = make_proposer(spec_.speculate, model_->info().draft_head, model_->draft(), spec_.prediction);
+  if (!spec_.beams)
+    request.proposer =
+        make_proposer(spec_.speculate, model_->info().draft_head, model_->draft(), spec_.prediction);
   request.constraint = spec_.constraint;
   request.constraint_start = spec_.constraint_start;
   request.priority = spec_.priority;
@@ -140,6 +146,9 @@ Request GenerationRun::request_of(int i) {
   request.publishes_prefix = spec_.publishes_prefix;
   request.begin_by = (replayed_ ? Clock::now() : begin_) + model_->queue_timeout();
   request.sink = std::make_shared<Sink>(shared_from_this(), i);
+  request.beams = spec_.beams;
+  for (int j = 1; j < n_of_request(); ++j)
+    request.more_sinks.push_back(std::make_shared<Sink>(shared_from_this(), i + j));
   return request;
 }
 
@@ -364,9 +373,24 @@ void GenerationRun::complete() {
   const bool is_cut = std::string_view(choices_[0].result.end.reason) == "length";
   count(!is_whole ? RequestEnd::kError : is_cut ? RequestEnd::kLength : RequestEnd::kStop);
   if (spec_.stream) return writer_->end(sum, out_);
+  responder_->respond({.body = writer_->whole(take_results(), sum)});
+}
+
+// The results of the choices to send, best first if only the best are sent. The first of a prompt has the prompt's
+// log-probabilities.
+std::vector<ChoiceResult> GenerationRun::take_results() {
+  const auto mean = [](const Choice& choice) { return choice.sum_logprob / std::max(1, choice.n_tokens); };
   std::vector<ChoiceResult> results;
-  for (Choice& choice : choices_) results.push_back(std::move(choice.result));
-  responder_->respond({.body = writer_->whole(results, sum)});
+  for (size_t first = 0; first < choices_.size(); first += static_cast<size_t>(spec_.n)) {
+    const std::span<Choice> of_prompt = std::span(choices_).subspan(first, static_cast<size_t>(spec_.n));
+    std::vector<TokenText> scored = std::move(of_prompt[0].result.prompt);
+    std::vector<Choice*> order;
+    for (Choice& choice : of_prompt) order.push_back(&choice);
+    if (spec_.n_best > 0) std::ranges::stable_sort(order, std::greater<>(), [&](const Choice* c) { return mean(*c); });
+    order[0]->result.prompt = std::move(scored);
+    for (int i = 0; i < spec_.n_sent(); ++i) results.push_back(std::move(order[static_cast<size_t>(i)]->result));
+  }
+  return results;
 }
 
 void GenerationRun::fail(const ApiError& error) {

@@ -54,9 +54,13 @@ struct GenerationSpec {
   std::string client, cache_salt;  // as in the engine's Request
   bool publishes_prefix = false;   // as in the engine's Request
   std::vector<int> slots;          // per choice; the last one also for the remaining choices; empty: the server chooses
-  int n = 1;
+  int n = 1;       // choices
+  int n_best = 0;  // above 0: of a prompt's choices, only as many are sent, with the best mean log-probability
+  std::optional<BeamParams> beams = {};  // a search for each prompt, whose best texts are the choices
   bool stream = false;
   int n_choices() const { return n * static_cast<int>(prompts.size()); }
+  int n_sent() const { return n_best > 0 ? n_best : n; }  // of a prompt's choices
+  int n_sequences() const { return (beams ? beams->n_beams : n) * static_cast<int>(prompts.size()); }
 };
 
 struct TopToken {
@@ -173,6 +177,7 @@ class GenerationRun : public std::enable_shared_from_this<GenerationRun> {
     size_t n_again = 0;                              // how many of them this engine has sampled
     int slot = -1;                                   // of the running sequence
     int n_tokens = 0;
+    double sum_logprob = 0;  // of the tokens
     Clock::time_point last_token{};
     ChoiceResult result;  // for an answer that is not streamed
     Usage usage;
@@ -182,6 +187,7 @@ class GenerationRun : public std::enable_shared_from_this<GenerationRun> {
   void begin_answer();
   Request request_of(int index);
   void submit(int index);
+  int n_of_request() const { return spec_.beams ? spec_.n : 1; }  // choices of one request to the engine
   bool may_replay() const { return model_->asks_for_fresh() && !replayed_; }
   void on_lost(int index);
   void restart(const Fresh& fresh);
@@ -207,6 +213,7 @@ class GenerationRun : public std::enable_shared_from_this<GenerationRun> {
   void end_choice(int index, const char* reason, const std::string& failure = "");
   void on_finish(int index, const Finish& finish);
   void end_slot(int index);
+  std::vector<ChoiceResult> take_results();
   void complete();
   void fail(const ApiError& error);
   void send_failure(const ApiError& error);

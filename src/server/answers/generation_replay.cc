@@ -30,13 +30,12 @@ void GenerationRun::restart(const Fresh& fresh) {
   if (is_cancelled) return give_up("the request was cancelled");
   log_info("a request is repeated on a new engine after {} tokens", choices_[0].taken.size());
   try {
-    for (size_t i = 0; i < choices_.size(); ++i) {
-      Choice& choice = choices_[i];
-      if (!choice.lost) continue;
-      choice.scored.clear();
-      choice.n_again = 0;
+    for (size_t i = 0; i < choices_.size(); i += static_cast<size_t>(n_of_request())) {
+      if (!choices_[i].lost) continue;
+      const std::span<Choice> of_request = std::span(choices_).subspan(i, static_cast<size_t>(n_of_request()));
+      for (Choice& choice : of_request) choice.scored.clear(), choice.n_again = 0;
       submit(static_cast<int>(i));
-      choice.lost = false;
+      for (Choice& choice : of_request) choice.lost = false;
     }
   } catch (const std::exception& error) {
     return give_up(printable(error.what(), 512));

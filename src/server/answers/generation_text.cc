@@ -66,6 +66,7 @@ void GenerationRun::on_token(int index, const Sampled& token, Clock::time_point 
     model_->metrics.on_inter_token(gap / 1e3);
     choice.usage.decode_ms += gap;
   }
+  choice.sum_logprob += token.logprob;
   choice.usage.output_tokens = choice.n_tokens;
   choice.last_token = at;
   if (spec_.wants_tokens) choice.held.emplace_back(choice.decoded_bytes, token_text(token, spec_.skip_special));

@@ -226,7 +226,7 @@ void answer_chat(const ApiCall& call) {
   const bool logprobs = read_logprobs(fields, spec.sampling);
   spec.wants_tokens = logprobs || stream.token_ids;
   read_max_tokens(fields, {"max_completion_tokens", "max_tokens"}, spec);
-  ServedModel::Ticket ticket = admit(model, spec.n);
+  ServedModel::Ticket ticket = admit(model, spec.n_sequences());
   AnswerForm form;
   ChatPrompt prompt = read_chat_prompt(call, fields, form);
   spec.prompts = {prompt.tokens};
@@ -238,7 +238,7 @@ void answer_chat(const ApiCall& call) {
   shape_answer(call, std::move(form), spec);
   auto writer = std::make_unique<ChatWriter>(ChatWriter::Options{.model = model.id(),
                                                                  .stream = stream,
-                                                                 .n = spec.n,
+                                                                 .n = spec.n_sent(),
                                                                  .logprobs = logprobs,
                                                                  .prompt_logprobs = spec.prompt_logprobs >= 0,
                                                                  .echo = echoed(fields)});

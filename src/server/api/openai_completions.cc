@@ -189,10 +189,14 @@ void answer_completions(const ApiCall& call) {
   const bool scores = spec.prompt_logprobs >= 0;
   if (spec.echo && !scores) spec.prompt_logprobs = spec.sampling.n_logprobs;
   check_scores(fields, scores ? "prompt_logprobs" : "logprobs", spec);
-  ServedModel::Ticket ticket = admit(model, spec.n_choices());
+  ServedModel::Ticket ticket = admit(model, spec.n_sequences());
   constrain_text(call, spec);
   CompletionWriter::Options options{
-      .model = model.id(), .stream = stream, .n = spec.n, .logprobs = logprobs.has_value(), .prompt_logprobs = scores,
+      .model = model.id(),
+      .stream = stream,
+      .n = spec.n_sent(),
+      .logprobs = logprobs.has_value(),
+      .prompt_logprobs = scores,
       .warnings = spec.constraint_warnings};
   GenerationRun::start(call.model, std::move(ticket), std::move(spec), call.pacer,
                        std::make_unique<CompletionWriter>(std::move(options)), call.responder);

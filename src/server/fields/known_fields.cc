@@ -127,6 +127,9 @@ constexpr KnownField kFields[] = {
     {"options.mirostat_eta", kOllamaText, kNumber},
     {"n", kChat | kCompletions, kInteger},
     {"best_of", kText, kInteger},
+    {"use_beam_search", kText, kBool},
+    {"length_penalty", kText, kNumber},
+    {"early_stopping", kText, kBool | kString},
     // The form of the answer.
     {"stream", kSampled | kOllamaText | kOllamaModel, kBool},
     {"stream_options", kChat | kCompletions, kObject},
@@ -176,12 +179,12 @@ constexpr KnownField kFields[] = {
     {"temperature", kAudio | kInference, kString},
     {"stream", kAudio, kString},
     {"timestamp_granularities", kAudio, kString},
+    {"chunking_strategy", kAudio, kString},
     {"translate", kInference, kString},
 
     // Fields without effect here: accounts, storage and service levels of other servers.
     {"metadata", kChat | kMessages, kObject, kIgnored},
     {"user", kText | kEmbeddings | kRerank, kString, kIgnored},
-    {"chunking_strategy", kAudio, kString, kIgnored},  // windows end where segments do
     {"temperature_inc", kInference, kString, kIgnored},
     {"parallel_tool_calls", kTokenize | kTemplate, kBool, kIgnored},
     {"store", kOpenAi, kBool, kIgnored},
@@ -206,7 +209,6 @@ constexpr KnownField kFields[] = {
     {"betas", kAnthropic, kArray, kIgnored},
     {"billing_policy", kMessages, kAny, kIgnored},
     {"fallback_credit_token", kMessages, kString, kIgnored},
-    {"length_penalty", kText, kNumber, kIgnored},  // for beam search only
     {"request_id", kText, kString, kIgnored},
     {"id_slot", kSampled, kInteger},
     {"filename", kSlot, kString},
@@ -254,7 +256,6 @@ constexpr KnownField kFields[] = {
     {"bad_words", kText, kAny, kRefused},
     {"allowed_token_ids", kText, kAny, kRefused},
     {"logits_processors", kText, kAny, kRefused},
-    {"use_beam_search", kText, kBool, kRefused},
     {"n_predict", kText, kInteger, kRefused, "-1", "is not supported: use max_tokens"},
     {"n_probs", kText, kInteger, kRefused, "0", "is not supported: use logprobs"},
     {"lora", kSampled, kAny, kRefused},

@@ -122,13 +122,37 @@ std::string field_of(const std::string& what, const char* fallback) {
   return fallback;
 }
 
+// vLLM's use_beam_search: a search with best_of beams, or n. The other fields of beams have transformers' names.
+void read_beams(const Fields& fields, const ServedModel& model, GenerationSpec& spec) {
+  const auto n = fields.integer("n", 1, kMaxAnswers).value_or(1);
+  const auto width = fields.integer("best_of", 1, kMaxAnswers).value_or(n);
+  if (width < n) fields.refuse("best_of", fmt::format("is {}: it must be at least n, {}", width, n));
+  if (!fields.boolean("use_beam_search").value_or(false)) return;
+  const char* field = "use_beam_search";
+  const int most = std::min(kMaxBeams, model.info().max_seqs);
+  if (width > most) fields.refuse(field, fmt::format("has {} beams: this server has at most {}", width, most));
+  for (const char* other : {"stream", "echo"})
+    if (fields.boolean(other).value_or(false)) fields.refuse(field, fmt::format("cannot be combined with {}", other));
+  for (const char* other : {"logprobs", "top_logprobs"})  // of alternatives
+    if (const JsonValue* count = fields.find(other); count && count->is_number() && *count > 0)
+      fields.refuse(field, fmt::format("knows the log-probabilities of its answers only: {} must be 0", other));
+  for (const char* other : {"speculate", "prediction"})
+    if (fields.find(other)) fields.refuse(field, fmt::format("uses no drafts: leave out {}", other));
+  spec.beams = BeamParams{.n_beams = static_cast<int>(width)};
+  spec.beams->length_penalty =
+      static_cast<float>(fields.number("length_penalty", -100, 100).value_or(spec.beams->length_penalty));
+  const JsonValue* early = fields.find("early_stopping");
+  if (!early || *early == false) return;
+  if (early->is_string() && *early != "never") fields.refuse("early_stopping", "must be true, false or \"never\"");
+  spec.beams->early_stopping = *early == true ? EarlyStopping::kYes : EarlyStopping::kNever;
+}
+
 }  // namespace
 
 void read_sampling(const ApiCall& call, const Fields& fields, GenerationSpec& spec) {
   const ServedModel& model = *call.model;
   read_constraint(fields, spec);
-  if (fields.integer("best_of", 1, INT32_MAX).value_or(1) > fields.integer("n", 1, kMaxAnswers).value_or(1))
-    fields.refuse("best_of", "above n is not supported by this server");
+  read_beams(fields, model, spec);
   const GenerationConfig& defaults = model.defaults();
   SamplingParams& p = spec.sampling;
   const auto real = [&](const char* name, double low, double high, std::optional<float> own, float& into) {
@@ -164,12 +188,21 @@ void read_sampling(const ApiCall& call, const Fields& fields, GenerationSpec& sp
   spec.publishes_prefix = salt.empty() && shares;
 }
 
+// best_of without beams: as many answers, of which the n best are sent.
+static void read_best_of(const Fields& fields, GenerationSpec& spec) {
+  const int best_of = static_cast<int>(fields.integer("best_of", 1, kMaxAnswers).value_or(spec.n));
+  if (spec.beams || best_of == spec.n) return;
+  if (spec.stream) fields.refuse("best_of", "above n needs \"stream\": false: the best answers are known at the end");
+  spec.n_best = std::exchange(spec.n, best_of);
+}
+
 StreamFields read_generation(const ApiCall& call, const Fields& fields, GenerationSpec& spec) {
   read_sampling(call, fields, spec);
   StreamFields result{.token_ids = fields.boolean("return_token_ids").value_or(false),
                       .timings = fields.boolean("timings_per_token").value_or(false)};
   spec.n = static_cast<int>(fields.integer("n", 1, kMaxAnswers).value_or(1));
   spec.stream = fields.boolean("stream").value_or(false);
+  read_best_of(fields, spec);
   if (const JsonValue* options = fields.find("stream_options")) {
     const Fields inner(*options, "stream_options.");
     if (!spec.stream) fields.refuse("stream_options", "needs \"stream\": true");

@@ -347,7 +347,7 @@ def test_ignore_eos_writes_to_the_limit(server):
 @pytest.mark.parametrize("fields, param", [
     ({"stop": ["a"] * 500_000}, "stop"), ({"stop": "x" * 1_000_000}, "stop"), ({"logit_bias": {str(i): 1 for i in range(100_000)}}, "logit_bias"),
     ({"stop_token_ids": [1] * 100_000}, "stop_token_ids"), ({"bad_words": ["a"] * 50_000}, "bad_words"), ({"n": 10**6}, "n"), ({"best_of": 10**6}, "best_of"),
-    ({"prompt_logprobs": -1}, "prompt_logprobs"), ({"min_tokens": 2**31}, "min_tokens"), ({"use_beam_search": True}, "use_beam_search"),
+    ({"prompt_logprobs": -1}, "prompt_logprobs"), ({"min_tokens": 2**31}, "min_tokens"),
     ({"temperature": -1}, "temperature"), ({"temperature": "hot"}, "temperature"), ({"top_p": 0}, "top_p"), ({"top_p": 2}, "top_p"),
     ({"n": 0}, "n"), ({"n": 16385}, "n"), ({"max_tokens": 0}, "max_tokens"), ({"max_tokens": 1.5}, "max_tokens"),
     ({"max_completion_tokens": 10**10}, "max_completion_tokens"), ({"stop": ""}, "stop"), ({"stop": ["a"] * 17}, "stop"), ({"stop": 5}, "stop"),
@@ -388,7 +388,7 @@ FUNCTIONS = [{"type": "function", "function": {"name": f"f{i}"}} for i in range(
     ("chat/completions", "seed", 2**63 - 1, 1e300), ("chat/completions", "priority", 100, 101),
     ("chat/completions", "tools", FUNCTIONS[:256], FUNCTIONS),
     ("tokenize", "messages", [USER] * 16384, [USER] * 16385), ("completions", "logprobs", 20, 21), ("completions", "logprobs", 0, -1), ("completions", "prompt", [[5]] * 20, [[5]] * 129),
-    ("completions", "prompt", [0], [-1]), ("completions", "best_of", 1, 2), ("completions", "max_tokens", 5, 10**10),
+    ("completions", "prompt", [0], [-1]), ("completions", "best_of", 1, 129), ("completions", "max_tokens", 5, 10**10),
 ])
 def test_limits(server, path, field, at_limit, beyond):
     """At the limit and one beyond it. For choices and prompts, the length of the queue limits the number."""

@@ -178,9 +178,9 @@ TEST(KnownFields, OthersArePassedOver) {
   for (const auto& [path, route] : kRoutes)
     for (const FieldType type : kTypes)
       EXPECT_EQ(refused(route, object_of("of_another_server", example(type))), "") << path;
-  EXPECT_EQ(refused(kChat, {{"use_beam_search", false}, {"xtc_probability", 0.0}, {"bad_words", JsonValue::array()}}),
+  EXPECT_EQ(refused(kChat, {{"use_beam_search", true}, {"xtc_probability", 0.0}, {"bad_words", JsonValue::array()}}),
             "");
-  EXPECT_EQ(refused(kChat, {{"use_beam_search", true}}), "use_beam_search");
+  EXPECT_EQ(refused(kChat, {{"bad_words", JsonValue::array({"a"})}}), "bad_words");
   EXPECT_EQ(refused(kResponses, {{"include", JsonValue::array()}}), "");
   const auto edits = JsonValue::parse(R"({"edits": [{"keep": "all", "type": "clear_thinking_20251015"}]})");
   EXPECT_EQ(refused(kMessages, {{"context_management", edits}}), "") << "the order of members says nothing";

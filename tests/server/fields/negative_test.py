@@ -7,7 +7,7 @@ from conftest import SOURCE
 VALUES = ["MISSING", None, True, False, "x", "", 0, -1, 1, 1.5, 1e308, -1e308, [], [None], [[]], ["x"], [-1], {}, {"a": 1}, 2**31, 2**63, -2**63, "\u0000", "a" * 5000]
 
 SAMPLING = ["temperature", "top_p", "top_k", "min_p", "typical_p", "repetition_penalty", "presence_penalty", "frequency_penalty", "repeat_last_n", "seed", "logit_bias", "stop",
-            "stop_token_ids", "ignore_eos", "include_stop_str_in_output", "skip_special_tokens", "user", "min_tokens", "best_of", "response_format", "grammar", "json_schema",
+            "stop_token_ids", "ignore_eos", "include_stop_str_in_output", "skip_special_tokens", "user", "min_tokens", "best_of", "use_beam_search", "length_penalty", "early_stopping", "response_format", "grammar", "json_schema",
             "structured_outputs", "guided_json", "guided_regex", "guided_choice", "guided_grammar"]
 SAMPLERS = ["samplers", "dry_multiplier", "dry_base", "dry_allowed_length", "dry_penalty_last_n", "dry_sequence_breakers", "top_n_sigma", "xtc_probability", "xtc_threshold", "dynatemp_range",
             "dynatemp_exponent", "mirostat", "mirostat_tau", "mirostat_eta"]

@@ -87,4 +87,13 @@ void CudaKv::write_block(int32_t block, std::span<const uint8_t> from) {
   check(cudaStreamSynchronize(device.stream()), "cudaStreamSynchronize");
 }
 
+void CudaKv::copy_block(int32_t from, int32_t to) {
+  CHECK(from >= 0 && from < shape.n_blocks);
+  device.make_current();
+  each_page(to, [&](uint8_t* page, size_t, size_t bytes) {
+    const uint8_t* source = page + (int64_t{from} - to) * static_cast<int64_t>(bytes);
+    check(cudaMemcpyAsync(page, source, bytes, cudaMemcpyDeviceToDevice, device.stream()), "cudaMemcpyAsync");
+  });
+}
+
 }  // namespace ingot::cuda

@@ -13,6 +13,7 @@ struct CudaKv : KvCache {
   size_t block_bytes() const override { return shape.token_bytes() * shape.block_size; }
   void read_block(int32_t block, std::span<uint8_t> to) const override;
   void write_block(int32_t block, std::span<const uint8_t> from) override;
+  void copy_block(int32_t from, int32_t to) override;
   template <class F>
   void each_page(int32_t block, F&& f) const;
   Memory memory;
