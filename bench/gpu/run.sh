@@ -168,6 +168,12 @@ if has scans; then
   done
   for shape in mamba-2.8b mamba2-2.7b rwkv7-2.9b; do prompt_profile $shape 1000 500; done
 fi
+if has speech; then
+  for shape in large-v3-turbo large-v3; do
+    timeout 300 "$BUILD/ingot" bench speech --device cuda --shape $shape --batches 1,4,16,64 -n 3 2>&1 | grep -E "time|rror|CHECK" || failed=1
+  done
+  timeout 200 "$BUILD/ingot" bench speech --device cuda --batches 1,16 --beams 5 -n 3 2>&1 | grep -E "time|rror|CHECK" || failed=1
+fi
 if has load; then
   python3 tools/load_times.py --ingot "$BUILD/ingot" --device cuda --work "$BUILD/load" --only "safetensors BF16" --before "bench/gpu/bus.py" || failed=1
 fi

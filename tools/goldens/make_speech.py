@@ -149,6 +149,21 @@ def alignment(made, features, n_rows=27):
             "shares": [[round(float(x), 6) for x in head[4]] for head in shares]}
 
 
+def beams(made, samples, at, n_beams):
+    """A search for the text of the window at a sample: its tokens, without the end, and its score."""
+    with torch.no_grad():
+        out = made.generate(features_of(samples[at:at + WINDOW]), force_unique_generate_call=True,
+                            return_dict_in_generate=True, output_scores=True, max_new_tokens=N_CTX // 2,
+                            temperature=0.0, do_sample=False, num_beams=n_beams, return_timestamps=True, language="de",
+                            task="transcribe")
+    tokens = out.sequences[0].tolist()
+    if tokens[0] == START:
+        tokens = tokens[3:]
+    if END in tokens:
+        tokens = tokens[:tokens.index(END)]
+    return {"at": at, "n_beams": n_beams, "tokens": tokens, "score": round(float(out.sequences_scores[0]), 6)}
+
+
 def goldens(made):
     samples = sound(LENGTH)
     features = features_of(samples)
@@ -169,6 +184,7 @@ def goldens(made):
         "without_times": transcript(made, samples, return_timestamps=False, **text),
         "after_prompt": write_window(made, features, return_timestamps=True, prompt_ids=previous, **text)[0],
         "alignment": alignment(made, features),
+        "beams": [beams(made, samples, at, n) for at, n in ((0, 3), (WINDOW, 5), (2 * WINDOW, 4))],
         "prompt_text": tokenizer().decode([65, 66, 67]),
     }
 

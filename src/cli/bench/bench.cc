@@ -175,6 +175,7 @@ void add_bench(CLI::App& app) {
       ->capture_default_str();
   add_bench_batch(*command);
   add_bench_images(*command);
+  add_bench_speech(*command);
   add_bench_engine(*command);
   add_bench_serve(*command);
   add_bench_reduce(*command);

@@ -41,5 +41,6 @@ void add_bench_history(CLI::App& bench);
 void add_bench_images(CLI::App& bench);
 void add_bench_reduce(CLI::App& bench);
 void add_bench_serve(CLI::App& bench);
+void add_bench_speech(CLI::App& bench);
 
 }  // namespace ingot

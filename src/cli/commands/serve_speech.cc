@@ -19,7 +19,8 @@ std::shared_ptr<ServedModel> load_speech(const SpeechServing& s) {
                                    .architecture = "whisper",
                                    .container = files.container},
                          .queue_limit = s.queue_limit};
-  parts.speech = std::make_unique<SpeechModel>(std::move(files), s.backend);
+  constexpr int kWindowsAtOnce = 4;  // for requests with a chunking_strategy
+  parts.speech = std::make_unique<SpeechModel>(std::move(files), s.backend, SpeechLimits{.n_parallel = kWindowsAtOnce});
   parts.facts.taken_bytes = parts.speech->allocated_bytes();
   parts.facts.devices.push_back({s.backend.device, parts.facts.taken_bytes});
   auto model = std::make_shared<ServedModel>(std::move(parts));

@@ -73,6 +73,8 @@ std::vector<std::string> out_names(const TranscribeVerb& o) {
 
 void check_usage(const TranscribeVerb& o) {
   const auto formats = o.formats();
+  if (o.options.n_parallel > 1 && o.options.carries_context)
+    throw UsageError("--carry-context reads one window after the other: leave out --batch");
   if (o.options.word_times && !o.wants[static_cast<size_t>(TranscriptFormat::kJson)])
     throw UsageError("--word-times are part of the JSON: give --json too");
   if (!o.out.empty()) return;
@@ -137,7 +139,8 @@ void transcribe(TranscribeVerb& o) {
   }
   SpeechFiles files = open_speech_files(resolve_model(o.model, o.hub), o.quantize);
   if (o.check_tensors) files.weights = checked_source(std::move(files.weights));
-  SpeechModel model(std::move(files), {.device = o.device, .n_threads = o.n_threads});
+  SpeechModel model(std::move(files), {.device = o.device, .n_threads = o.n_threads},
+                    {.n_parallel = o.options.n_parallel, .n_beams = o.options.n_beams});
   model.check(o.options);
   const InterruptGuard guard;
   size_t n_failed = 0;
@@ -159,6 +162,16 @@ void add_decoding_options(CLI::App& command, TranscribeVerb& o) {
                      "text that could come before: names and words that the model should expect, and a style");
   command.add_flag("--carry-context", o.options.carries_context,
                    "show the model the text of the 30 seconds before; more consistent, but errors may repeat");
+  command
+      .add_option("--batch", o.options.n_parallel,
+                  "windows that are transcribed at once; they end at pauses instead of after sentences")
+      ->check(CLI::Range(1, 256))
+      ->capture_default_str();
+  command.add_option("--beams", o.options.n_beams, "search for the likeliest text with this many beams; 1: greedy")
+      ->check(CLI::Range(1, kMaxBeams))
+      ->capture_default_str();
+  command.add_flag("!--no-vad", o.options.finds_voice,
+                   "also begin windows where only steady noise is; by default, a detector of voices skips it");
   command.add_flag("--word-times", o.options.word_times, "also say when each word was said (with --json)");
   command.add_flag("!--no-times", o.options.with_times,
                    "let the model write no times: each segment is then a window of 30 seconds");

@@ -7,8 +7,8 @@
 
 namespace ingot {
 
-// The samples before the first 30 ms that are at least as loud as `level`, in decibels below the largest sine (dBFS);
-// all samples if none are.
+// The number of samples before the first 30 ms that are at least as loud as `level`, in decibels below the largest sine
+// (dBFS). If no 30 ms are that loud, this is the number of all samples.
 size_t quiet_beginning(std::span<const float> samples, double level);
 
 // Whether a text has a letter or a digit of any script. Punctuation and musical notes alone say nothing.

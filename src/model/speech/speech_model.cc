@@ -4,11 +4,10 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "base/splitmix.h"
 #include "model/speech/compression.h"
 #include "model/speech/silence.h"
 #include "model/speech/speech_rules.h"
-#include "model/speech/window_reader.h"
+#include "model/speech/voice.h"
 #include "model/speech/word_times.h"
 #include "text/tokenizers/unicode.h"
 
@@ -17,27 +16,9 @@ namespace {
 
 constexpr int kSamplesATime = static_cast<int>(kTimeStep * kSpeechRate);
 constexpr int64_t kLeastSamples = kSpeechRate / 10;  // of a rest behind the last segment that is still read
+constexpr int64_t kLeastForVoice = 2 * kSpeechRate;  // shorter sounds have no floor of noise to compare with
+constexpr int kMostHeard = 4;                        // windows in a step of the encoder: more make no step faster
 constexpr float kDrawsAlike = 0.5f;  // below this temperature, a text is good enough as context of the next window
-
-// Draws from softmax(logits / temperature), with a uniform number of [0, 1).
-int32_t draw(std::span<const float> logits, float temperature, double uniform) {
-  const float largest = *std::ranges::max_element(logits);
-  double total = 0;
-  for (const float x : logits) total += std::exp((double{x} - largest) / temperature);
-  double left = uniform * total;
-  int32_t last = 0;
-  for (size_t i = 0; i < logits.size(); ++i) {
-    const double weight = std::exp((double{logits[i]} - largest) / temperature);
-    if (weight <= 0) continue;
-    last = static_cast<int32_t>(i);
-    if ((left -= weight) < 0) break;
-  }
-  return last;
-}
-
-double uniform_of(uint64_t seed, uint64_t counter) {
-  return static_cast<double>(splitmix(splitmix(seed + kSplitMixStep) + counter * kSplitMixStep) >> 11) * 0x1p-53;
-}
 
 }  // namespace
 
@@ -59,26 +40,37 @@ struct SpeechModel::Call {
   const SpeechOptions& options;
   SpeechRules rules;
   Transcript transcript;
-  int64_t at = 0;                // the sample where the window begins
+  int64_t at = 0;                // the sample where the next window begins
   std::vector<int32_t> first;    // language, task and the like, with which each window's text begins
   std::vector<int32_t> prompt;   // of the user
   std::vector<int32_t> context;  // what the windows before have said
-  std::vector<float> sound;      // the encoder's output for the window
   uint64_t n_drawn = 0;
+
+  bool cuts_at_pauses() const { return options.n_parallel > 1 && !options.carries_context; }
 };
 
 struct SpeechModel::Window {
-  std::vector<int32_t> tokens;  // without the end
-  std::vector<float> logprobs;  // of the tokens
+  int64_t at = 0;              // its first sample
+  std::vector<float> samples;
+  std::vector<float> sound;    // [n_rows, dim]: the encoder's output
+  std::vector<int32_t> prompt;
+  WrittenText written;
   std::string text;
-  float temperature = 0, avg_logprob = 0, compression = 0, no_speech = 0;
+  float temperature = 0, compression = 0;
   bool is_silent = false;
+
+  int64_t n_samples() const { return std::ssize(samples); }
 };
 
-SpeechModel::SpeechModel(SpeechFiles files, const BackendOptions& backend)
+SpeechModel::SpeechModel(SpeechFiles files, const BackendOptions& backend, const SpeechLimits& limits)
     : files_(std::move(files)),
-      mel_(files_.config.n_mels),
-      net_(files_.config, std::move(files_.weights), backend, 1, files_.alignment) {}
+      limits_(limits),
+      net_(files_.config, std::move(files_.weights), backend,
+           {.windows = limits.n_parallel,
+            .heard = std::min(limits.n_parallel, kMostHeard),
+            .texts = limits.n_parallel * limits.n_beams},
+           files_.alignment),
+      writer_(net_, files_.tokens, backend.n_threads) {}
 
 void SpeechModel::check(const SpeechOptions& options) const {
   const SpeechTokens& t = tokens();
@@ -98,6 +90,10 @@ void SpeechModel::check(const SpeechOptions& options) const {
   for (const float temperature : options.temperatures)
     if (!(temperature >= 0) || temperature > 10)
       throw Error("temperature {} is out of range: expected 0 to 10", temperature);
+  if (options.n_parallel < 1 || options.n_parallel > limits_.n_parallel)
+    throw Error("{} windows at once: the model was opened for 1 to {}", options.n_parallel, limits_.n_parallel);
+  if (options.n_beams < 1 || options.n_beams > limits_.n_beams)
+    throw Error("{} beams: the model was opened for 1 to {}", options.n_beams, limits_.n_beams);
   if (!options.prompt.empty() && t.previous < 0)
     throw Error("the model has no token <|startofprev|> and takes no prompt");
 }
@@ -134,81 +130,41 @@ std::vector<int32_t> SpeechModel::prompt_of(const Call& call) const {
   return tokens;
 }
 
-void SpeechModel::hear(Call& call, std::span<const float> samples) {
-  const std::vector<float> features = mel_.features(samples, config().n_frames());
-  const std::lock_guard lock(mutex_);
-  call.sound = net_.encode(features);
-}
-
-int32_t SpeechModel::detect_language(Call& call) {
-  const int32_t start = tokens().start;
-  const SpeechStep step{.tokens = {&start, 1}, .sound = call.sound, .logit_rows = {0}};
-  const std::lock_guard lock(mutex_);
-  const std::span<const float> logits = net_.decode({&step, 1});
-  int32_t best = tokens().languages.front().second;
-  for (const auto& [code, token] : tokens().languages)
-    if (logits[static_cast<size_t>(token)] > logits[static_cast<size_t>(best)]) best = token;
-  return best;
-}
-
-// Writes the text of the window that was heard.
-SpeechModel::Window SpeechModel::write(const Call& call, const std::vector<int32_t>& prompt, float temperature) {
-  const SpeechTokens& t = tokens();
-  Window window{.temperature = temperature};
-  const auto n_vocab = static_cast<size_t>(config().n_vocab);
-  const int n_prompt = static_cast<int>(prompt.size()),
-            most = std::min(config().n_ctx - n_prompt, std::max(config().n_ctx / 2, 1));
-  const auto start = static_cast<int>(std::ranges::find(prompt, t.start) - prompt.begin());
-  double sum = 0;
-  std::vector<float> logits;
-  const std::lock_guard lock(mutex_);
-  for (int n = 0; n < most; ++n) {
-    SpeechStep step;
-    if (n == 0) {
-      step = {.tokens = prompt, .sound = call.sound, .logit_rows = {start, n_prompt - 1}};
-    } else {
-      step = {.tokens = {&window.tokens.back(), 1}, .position = n_prompt + n - 1, .logit_rows = {0}};
-    }
-    const std::span<const float> rows = net_.decode({&step, 1});
-    if (n == 0 && t.no_speech >= 0)
-      window.no_speech = static_cast<float>(
-          std::exp(double{rows[static_cast<size_t>(t.no_speech)]} - log_sum_exp(rows.first(n_vocab))));
-    const std::span<const float> last = rows.last(n_vocab);
-    logits.assign(last.begin(), last.end());
-    call.rules.apply(logits, window.tokens);
-    const int32_t token = temperature > 0 ? draw(logits, temperature,
-                                                 uniform_of(call.options.seed, call.n_drawn + static_cast<uint64_t>(n)))
-                                          : static_cast<int32_t>(std::ranges::max_element(logits) - logits.begin());
-    const double logprob = double{logits[static_cast<size_t>(token)]} - log_sum_exp(logits);
-    if (std::isnan(logprob)) throw Error("the speech model gave a number that is not finite for this audio");
-    sum += logprob;
-    window.avg_logprob = static_cast<float>(sum / (n + 1));
-    if (token == t.end) break;
-    window.tokens.push_back(token);
-    window.logprobs.push_back(static_cast<float>(logprob));
-  }
-  window.text = text_of(window.tokens);
-  window.compression = static_cast<float>(compression_ratio(trimmed(window.text)));
-  return window;
-}
-
 bool SpeechModel::is_poor(const Window& window, const SpeechOptions& options) const {
   return (options.most_compression && window.compression > *options.most_compression) ||
-         (options.least_logprob && window.avg_logprob < *options.least_logprob);
+         (options.least_logprob && window.written.avg_logprob < *options.least_logprob);
 }
 
-// Tries one temperature after the other until the text looks right.
-SpeechModel::Window SpeechModel::write_well(Call& call, const std::vector<int32_t>& prompt) {
-  Window window;
+// Writes the texts of windows that were heard. Tries one temperature after the other until a text looks right.
+void SpeechModel::write_well(Call& call, std::span<Window> windows) {
   const SpeechOptions& options = call.options;
+  std::vector<Window*> left;
+  for (Window& window : windows) left.push_back(&window);
   for (const float temperature : options.temperatures) {
-    window = write(call, prompt, temperature);
-    call.n_drawn += static_cast<uint64_t>(config().n_ctx);
-    window.is_silent = options.most_no_speech && window.no_speech > *options.most_no_speech &&
-                       (!options.least_logprob || window.avg_logprob < *options.least_logprob);
-    if (window.is_silent || !is_poor(window, options)) break;
+    std::vector<SpeechTask> tasks;
+    for (const Window* window : left) {
+      tasks.push_back({.sound = window->sound,
+                       .prompt = window->prompt,
+                       .rules = &call.rules,
+                       .temperature = temperature,
+                       .seed = options.seed,
+                       .n_drawn = call.n_drawn,
+                       .beams = {.n_beams = options.n_beams}});
+      call.n_drawn += static_cast<uint64_t>(config().n_ctx);
+    }
+    std::vector<WrittenText> texts = writer_.write(tasks);
+    for (size_t i = 0; i < left.size(); ++i) {
+      Window& window = *left[i];
+      window.written = std::move(texts[i]);
+      window.temperature = temperature;
+      window.text = text_of(window.written.tokens);
+      window.compression = static_cast<float>(compression_ratio(trimmed(window.text)));
+      window.is_silent = options.most_no_speech && window.written.no_speech > *options.most_no_speech &&
+                         (!options.least_logprob || window.written.avg_logprob < *options.least_logprob);
+    }
+    std::erase_if(left, [&](const Window* window) { return window->is_silent || !is_poor(*window, options); });
+    if (left.empty()) break;
   }
-  return window;
 }
 
 std::string SpeechModel::text_of(std::span<const int32_t> tokens) const {
@@ -221,20 +177,20 @@ void SpeechModel::add_segment(Call& call, const Window& window, std::span<const 
                               double end) const {
   std::string text = text_of(tokens);
   if (!says_something(text)) return;
-  const double offset = static_cast<double>(call.at) / kSpeechRate;
+  const double offset = static_cast<double>(window.at) / kSpeechRate;
   call.transcript.segments.push_back({.start = offset + start,
                                       .end = offset + end,
                                       .text = std::move(text),
                                       .tokens = {tokens.begin(), tokens.end()},
-                                      .window_start = call.at / kFrameStep,
+                                      .window_start = window.at / kFrameStep,
                                       .temperature = window.temperature,
-                                      .avg_logprob = window.avg_logprob,
+                                      .avg_logprob = window.written.avg_logprob,
                                       .compression_ratio = window.compression,
-                                      .no_speech_prob = window.no_speech});
+                                      .no_speech_prob = window.written.no_speech});
 }
 
 // The decoder reads the text of the window's segments once more, without times.
-void SpeechModel::add_word_times(Call& call, const Window& window, size_t first_segment, int64_t n_samples) {
+void SpeechModel::add_word_times(Call& call, const Window& window, size_t first_segment) {
   const SpeechTokens& t = tokens();
   const std::span<SpeechSegment> segments = std::span(call.transcript.segments).subspan(first_segment);
   std::vector<int32_t> read = call.first;
@@ -244,20 +200,16 @@ void SpeechModel::add_word_times(Call& call, const Window& window, size_t first_
   for (const SpeechSegment& segment : segments) std::ranges::copy_if(segment.tokens, std::back_inserter(read), is_text);
   const int n_text = static_cast<int>(read.size()) - n_before;
   read.push_back(t.end);
-  const int n_rows = static_cast<int>(std::min<int64_t>(n_samples / kSamplesATime, config().n_rows));
+  const int n_rows = static_cast<int>(std::min<int64_t>(window.n_samples() / kSamplesATime, config().n_rows));
   if (n_text == 0 || n_rows == 0 || static_cast<int>(read.size()) > config().n_ctx) return;
-  std::vector<float> shares;
-  {
-    const std::lock_guard lock(mutex_);
-    shares = net_.align(read, call.sound, n_rows);
-  }
+  const std::vector<float> shares = net_.align(read, window.sound, n_rows);
   // What a token looks at tells where the next one is, so the last token before the text is the first row.
   const std::vector<int> starts = token_starts(shares, static_cast<int>(files_.alignment.size()),
                                                static_cast<int>(read.size()), n_rows, n_before - 1, n_text + 1);
   std::vector<float> logprobs;
-  for (size_t i = 0; i < window.tokens.size(); ++i)
-    if (is_text(window.tokens[i])) logprobs.push_back(window.logprobs[i]);
-  const double offset = static_cast<double>(call.at) / kSpeechRate;
+  for (size_t i = 0; i < window.written.tokens.size(); ++i)
+    if (is_text(window.written.tokens[i])) logprobs.push_back(window.written.logprobs[i]);
+  const double offset = static_cast<double>(window.at) / kSpeechRate;
   size_t at = 0;  // in the text
   for (SpeechSegment& segment : segments) {
     std::vector<int32_t> text;
@@ -276,10 +228,11 @@ void SpeechModel::add_word_times(Call& call, const Window& window, size_t first_
 }
 
 // Cuts the text of a window at its times. Returns by how many samples the next window begins later: after the whole
-// window, or where the last segment ends, if text follows it.
-int64_t SpeechModel::add_segments(Call& call, const Window& window, int64_t n_samples) const {
+// window, or where the last segment ends, if text follows it. If windows end at pauses, that text is a segment too.
+int64_t SpeechModel::add_segments(Call& call, const Window& window) const {
   const SpeechTokens& t = tokens();
-  const std::span<const int32_t> all = window.tokens;
+  const std::span<const int32_t> all = window.written.tokens;
+  const int64_t n_samples = window.n_samples();
   const size_t n = all.size();
   const auto time_of = [&](size_t i) { return (all[i] - t.first_time) * kTimeStep; };
   std::vector<size_t> ends;  // of segments: where two times follow each other
@@ -299,23 +252,19 @@ int64_t SpeechModel::add_segments(Call& call, const Window& window, int64_t n_sa
     add_segment(call, window, all.subspan(begin, end - begin), time_of(begin), time_of(end - 1));
     begin = end;
   }
-  if (ends_with_one_time) return n_samples;
+  if (call.cuts_at_pauses() && begin < n)
+    add_segment(call, window, all.subspan(begin), time_of(begin),
+                std::max(time_of(begin), static_cast<double>(n_samples) / kSpeechRate));
+  if (ends_with_one_time || call.cuts_at_pauses()) return n_samples;
   const int64_t offset = int64_t{all[begin - 1] - t.first_time} * kSamplesATime;
   return offset > 0 ? std::min(offset, n_samples) : n_samples;
 }
 
 // Adds the segments of a window. Returns by how many samples the next window begins later.
-int64_t SpeechModel::transcribe_window(Call& call, std::span<const float> samples) {
-  const auto n_samples = static_cast<int64_t>(samples.size());
-  hear(call, samples);
-  if (tokens().is_multilingual && call.first[1] < 0) {
-    call.first[1] = detect_language(call);
-    call.transcript.language = tokens().code_of(call.first[1]);
-  }
-  const Window window = write_well(call, prompt_of(call));
+int64_t SpeechModel::finish_window(Call& call, Window& window) {
   const size_t n_before = call.transcript.segments.size();
-  const int64_t step = window.is_silent ? n_samples : add_segments(call, window, n_samples);
-  if (call.options.word_times) add_word_times(call, window, n_before, n_samples);
+  const int64_t step = window.is_silent ? window.n_samples() : add_segments(call, window);
+  if (call.options.word_times) add_word_times(call, window, n_before);
   if (window.temperature >= kDrawsAlike) {
     call.context.clear();
     return step;
@@ -327,14 +276,46 @@ int64_t SpeechModel::transcribe_window(Call& call, std::span<const float> sample
   return step;
 }
 
-// How many samples at the beginning of a window are skipped, because there is no sound: all, or almost up to the sound,
-// if that is far enough.
-int64_t SpeechModel::quiet_before_sound(std::span<const float> samples, double level) const {
+// How many samples at the beginning of a window are skipped, because there is no sound or only steady noise: all, or
+// almost up to the sound, if that is far enough.
+int64_t SpeechModel::quiet_before_sound(std::span<const float> samples, const SpeechOptions& options) const {
   const auto n_samples = static_cast<int64_t>(samples.size()), n_window = int64_t{config().n_samples()};
-  const auto n_quiet = static_cast<int64_t>(quiet_beginning(samples, level));
-  if (n_quiet == n_samples) return n_samples;
   const int64_t n_shortest = n_window / 30, n_kept = n_window / 150;  // a second, and a fifth of one
+  auto n_quiet = static_cast<int64_t>(quiet_beginning(samples, options.quietest));
+  if (n_quiet < n_samples && options.finds_voice && n_samples >= kLeastForVoice) {
+    const std::vector<VoiceSpan> spans = voice_spans(samples, options.quietest);
+    n_quiet = std::max(n_quiet, spans.empty() ? n_samples : spans[0].begin);
+  }
+  if (n_quiet == n_samples) return n_samples;
   return n_quiet < n_shortest ? 0 : (n_quiet - n_kept) / kSamplesATime * kSamplesATime;
+}
+
+// The end of a window whose samples begin at a sound: the end of the recording, or a pause.
+int64_t SpeechModel::end_of_window(std::span<const float> samples, const SpeechOptions& options) const {
+  if (std::ssize(samples) < config().n_samples()) return std::ssize(samples);
+  return last_pause(samples, voice_spans(samples, options.quietest), config().n_samples() / 2);
+}
+
+// Reads the next windows with sound, from call.at on. Returns false at the end of the recording.
+bool SpeechModel::next_windows(Call& call, WindowReader& reader, std::vector<Window>& windows) const {
+  windows.clear();
+  const bool is_one = !call.cuts_at_pauses();
+  while (std::ssize(windows) < (is_one ? 1 : call.options.n_parallel)) {
+    if (call.at > 0 && !reader.has(call.at + kLeastSamples - 1)) return !windows.empty();
+    std::span<const float> samples = reader.window(call.at, config().n_samples());
+    if (samples.empty()) throw Error("the audio has no sound: it has no samples");
+    if (const int64_t n_quiet = quiet_before_sound(samples, call.options); n_quiet > 0) {
+      call.at += n_quiet;
+      if (is_one) return true;
+      continue;
+    }
+    if (!is_one) samples = samples.first(static_cast<size_t>(end_of_window(samples, call.options)));
+    Window& window = windows.emplace_back();
+    window.at = call.at;
+    window.samples.assign(samples.begin(), samples.end());
+    if (!is_one) call.at += window.n_samples();
+  }
+  return true;
 }
 
 Transcript SpeechModel::transcribe(AudioStream& audio, const SpeechOptions& options, const SpeechProgress& progress) {
@@ -344,16 +325,27 @@ Transcript SpeechModel::transcribe(AudioStream& audio, const SpeechOptions& opti
                                  options.with_times)};
   begin_call(call);
   WindowReader reader(audio);
-  const int64_t n_window = config().n_samples();
-  while (call.at == 0 || reader.has(call.at + kLeastSamples - 1)) {
-    const std::span<const float> samples = reader.window(call.at, n_window);
-    const auto n_samples = static_cast<int64_t>(samples.size());
-    if (n_samples == 0) throw Error("the audio has no sound: it has no samples");
+  std::vector<Window> windows;
+  while (next_windows(call, reader, windows)) {
     const size_t n_before = call.transcript.segments.size();
-    const int64_t n_quiet = quiet_before_sound(samples, options.quietest);
-    const int64_t step = n_quiet > 0 ? n_quiet : transcribe_window(call, samples);
+    if (!windows.empty()) {
+      const std::lock_guard lock(mutex_);
+      std::vector<std::span<const float>> samples;
+      for (const Window& window : windows) samples.push_back(window.samples);
+      std::vector<std::vector<float>> sounds = writer_.hear(samples);
+      for (size_t i = 0; i < windows.size(); ++i) windows[i].sound = std::move(sounds[i]);
+      if (tokens().is_multilingual && call.first[1] < 0) {
+        call.first[1] = writer_.detect_language(windows[0].sound);
+        call.transcript.language = tokens().code_of(call.first[1]);
+      }
+      for (Window& window : windows) window.prompt = prompt_of(call);
+      write_well(call, windows);
+      for (Window& window : windows) {
+        const int64_t step = finish_window(call, window);
+        if (!call.cuts_at_pauses()) call.at += step;
+      }
+    }
     const std::span<const SpeechSegment> added = std::span(call.transcript.segments).subspan(n_before);
-    call.at += step;
     if (progress.on_window &&
         !progress.on_window(added, static_cast<double>(call.at) / kSpeechRate, audio.stated_seconds()))
       break;

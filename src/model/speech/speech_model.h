@@ -1,7 +1,7 @@
 // SpeechModel: a Whisper model that transcribes recordings (arXiv:2212.04356). A recording is read in windows of 30
 // seconds. The model writes the text of a window with times, and the next window begins where the last whole segment
-// ends. If the text of a window looks wrong, because it repeats itself or is unlikely, the window is written again,
-// with chance (temperatures).
+// ends. Or windows end at pauses, and several are written at once. If the text of a window looks wrong, because it
+// repeats itself or is unlikely, the window is written again, with chance (temperatures).
 #pragma once
 #include <functional>
 #include <memory>
@@ -11,10 +11,11 @@
 #include <vector>
 
 #include "io/audio/decode.h"
-#include "model/speech/log_mel.h"
 #include "model/speech/speech_files.h"
 #include "model/speech/speech_net.h"
+#include "model/speech/speech_writer.h"
 #include "model/speech/transcript.h"
+#include "model/speech/window_reader.h"
 
 namespace ingot {
 
@@ -31,6 +32,10 @@ struct SpeechOptions {
   // A window is silent if the probability of silence is higher and its text is not likely enough.
   std::optional<float> most_no_speech = 0.6f;
   double quietest = -60;  // dBFS: where 30 ms are quieter, there is no sound, and no window begins
+  bool finds_voice = true;  // nor does one where only steady noise is (voice.h)
+  // Windows that are written at once. Above 1: windows end at pauses instead of after whole segments.
+  int n_parallel = 1;
+  int n_beams = 1;  // of the search for the likeliest text at temperature 0; 1: the likeliest token each time
   uint64_t seed = 0;      // of draws
 };
 
@@ -40,10 +45,15 @@ struct SpeechProgress {
   std::function<bool(std::span<const SpeechSegment> added, double done, std::optional<double> all)> on_window;
 };
 
+// What a model can do at once. It takes memory when it is opened.
+struct SpeechLimits {
+  int n_parallel = 1, n_beams = 1;  // the most of SpeechOptions
+};
+
 class SpeechModel {
  public:
   // Throws Error or MemoryError.
-  SpeechModel(SpeechFiles files, const BackendOptions& backend);
+  SpeechModel(SpeechFiles files, const BackendOptions& backend, const SpeechLimits& limits = {});
 
   // Throws Error for a language that the model lacks, for a translation by a model of English alone, for a prompt that
   // is too long, and for what AudioStream refuses. Any thread may call it; windows of several calls take turns.
@@ -52,6 +62,7 @@ class SpeechModel {
   // Throws Error if the options do not fit the model; before any sound is read.
   void check(const SpeechOptions& options) const;
 
+  const SpeechLimits& limits() const { return limits_; }
   const SpeechConfig& config() const { return files_.config; }
   const SpeechTokens& tokens() const { return files_.tokens; }
   const Tokenizer& tokenizer() const { return *files_.tokenizer; }
@@ -62,26 +73,26 @@ class SpeechModel {
 
  private:
   struct Call;    // a recording that is transcribed
-  struct Window;  // the text of a window
+  struct Window;  // a part of the recording, and its text
 
   void begin_call(Call& call) const;
   std::vector<int32_t> prompt_of(const Call& call) const;
-  void hear(Call& call, std::span<const float> samples);
-  int32_t detect_language(Call& call);
-  Window write(const Call& call, const std::vector<int32_t>& prompt, float temperature);
-  Window write_well(Call& call, const std::vector<int32_t>& prompt);
+  void write_well(Call& call, std::span<Window> windows);
   bool is_poor(const Window& window, const SpeechOptions& options) const;
-  int64_t quiet_before_sound(std::span<const float> samples, double level) const;
-  int64_t transcribe_window(Call& call, std::span<const float> samples);
-  void add_word_times(Call& call, const Window& window, size_t first_segment, int64_t n_samples);
-  int64_t add_segments(Call& call, const Window& window, int64_t n_samples) const;
+  int64_t quiet_before_sound(std::span<const float> samples, const SpeechOptions& options) const;
+  bool next_windows(Call& call, WindowReader& reader, std::vector<Window>& windows) const;
+  int64_t end_of_window(std::span<const float> samples, const SpeechOptions& options) const;
+  int64_t finish_window(Call& call, Window& window);
+  void add_word_times(Call& call, const Window& window, size_t first_segment);
+  int64_t add_segments(Call& call, const Window& window) const;
   void add_segment(Call& call, const Window& window, std::span<const int32_t> tokens, double start, double end) const;
   std::string text_of(std::span<const int32_t> tokens) const;
 
   SpeechFiles files_;
-  LogMel mel_;
+  const SpeechLimits limits_;
   SpeechNet net_;
-  std::mutex mutex_;  // of net_
+  SpeechWriter writer_;
+  std::mutex mutex_;  // of the writer and the net
 };
 
 }  // namespace ingot

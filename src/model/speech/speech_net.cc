@@ -129,16 +129,18 @@ struct SpeechNet::Parts {
   Program encoder, decoder;
   std::vector<std::shared_ptr<void>> kept;
   std::vector<float> logits;
+  std::vector<std::vector<int32_t>> text_blocks;  // of each text
+  std::vector<int> holders;                       // [blocks of text_kv]: the number of texts that have the block
 };
 
 SpeechNet::SpeechNet(const SpeechConfig& config, std::unique_ptr<WeightSource> source, const BackendOptions& backend,
-                     int max_windows, std::vector<SpeechHead> alignment)
+                     const SpeechRoom& room, std::vector<SpeechHead> alignment)
     : config_(config),
-      max_windows_(max_windows),
+      room_(room),
       alignment_(std::move(alignment)),
       source_(std::move(source)),
       parts_(std::make_unique<Parts>()) {
-  CHECK_GE(max_windows, 1);
+  CHECK(room.heard >= 1 && room.windows >= room.heard && room.texts >= room.windows);
   parts_->backend = create_backend(backend);
   if (const size_t free = parts_->backend->available_bytes(), needed = source_->total_bytes(); needed > free)
     throw MemoryError("the speech model has {}, but {} has only {} free: take a smaller model, or another device",
@@ -167,13 +169,15 @@ void SpeechNet::load() {
                    .n_kv_heads = n_heads,
                    .head_dim = c.dim / n_heads,
                    .block_size = kSpeechBlockSize,
-                   .n_blocks = n_blocks * max_windows_,
+                   .n_blocks = n_blocks,
                    .dtype = type};
   };
-  p.encoder_kv = p.backend->make_kv(shape(1, c.n_encoder_heads, blocks_for(c.n_rows)));
-  p.text_kv = p.backend->make_kv(shape(c.n_decoder_layers, c.n_decoder_heads, blocks_for(c.n_ctx)));
+  p.encoder_kv = p.backend->make_kv(shape(1, c.n_encoder_heads, blocks_for(c.n_rows) * room_.heard));
+  p.text_kv = p.backend->make_kv(shape(c.n_decoder_layers, c.n_decoder_heads, blocks_for(c.n_ctx) * room_.texts));
+  p.text_blocks.resize(static_cast<size_t>(room_.texts));
+  p.holders.resize(static_cast<size_t>(p.text_kv->shape.n_blocks));
   // A step reads all keys of its sounds, so their type decides its speed.
-  KvShape sound = shape(c.n_decoder_layers, c.n_decoder_heads, blocks_for(c.n_rows));
+  KvShape sound = shape(c.n_decoder_layers, c.n_decoder_heads, blocks_for(c.n_rows) * room_.windows);
   sound.table = 1, sound.of_source = true;
   if (p.backend->name() != "ref") sound.dtype = DType::kF16;
   p.sound_kv = p.backend->make_kv(sound);
@@ -211,12 +215,12 @@ void SpeechNet::load() {
 void SpeechNet::allocate() {
   const SpeechConfig& c = config_;
   Parts& p = *parts_;
-  const int n_rows = c.n_rows * max_windows_;
+  const int n_rows = c.n_rows * room_.heard;
   const StepLimits of_encoder =
-      p.encoder.place(*p.backend, {.max_tokens = n_rows, .max_seqs = max_windows_, .max_kv_len = c.n_rows});
-  StepLimits of_decoder = p.decoder.place(*p.backend, {.max_tokens = c.n_ctx * max_windows_,
-                                                       .max_seqs = max_windows_,
-                                                       .max_logits = 2 * max_windows_,
+      p.encoder.place(*p.backend, {.max_tokens = n_rows, .max_seqs = room_.heard, .max_kv_len = c.n_rows});
+  StepLimits of_decoder = p.decoder.place(*p.backend, {.max_tokens = std::max(c.n_ctx * room_.heard, room_.texts),
+                                                       .max_seqs = room_.texts,
+                                                       .max_logits = std::max(2 * room_.heard, room_.texts),
                                                        .max_kv_len = std::max(c.n_ctx, c.n_rows),
                                                        .n_vocab = c.n_vocab,
                                                        .n_tables = 2,
@@ -232,7 +236,7 @@ std::vector<float> SpeechNet::encode(std::span<const float> features) {
   Parts& p = *parts_;
   const auto window = static_cast<size_t>(c.n_frames()) * static_cast<size_t>(c.n_mels);
   const int n = static_cast<int>(features.size() / window);
-  CHECK(n >= 1 && n <= max_windows_ && features.size() == window * static_cast<size_t>(n));
+  CHECK(n >= 1 && n <= room_.heard && features.size() == window * static_cast<size_t>(n));
   const int max_blocks = blocks_for(c.n_rows);
   std::vector<int32_t> tokens(static_cast<size_t>(n * c.n_rows)), positions, starts = {0}, lengths, blocks;
   for (int w = 0; w < n; ++w) {
@@ -255,29 +259,66 @@ std::vector<float> SpeechNet::encode(std::span<const float> features) {
   return sound;
 }
 
+int32_t SpeechNet::take_block() {
+  const auto free = std::ranges::find(parts_->holders, 0);
+  CHECK(free != parts_->holders.end());  // there are enough blocks for all texts
+  *free = 1;
+  return static_cast<int32_t>(free - parts_->holders.begin());
+}
+
+void SpeechNet::release_from(int text, size_t block) {
+  std::vector<int32_t>& own = parts_->text_blocks[static_cast<size_t>(text)];
+  for (; own.size() > block; own.pop_back()) --parts_->holders[static_cast<size_t>(own.back())];
+}
+
+// Gives a text blocks for n tokens from `position` on. Tokens from there on are forgotten.
+void SpeechNet::make_room(int text, int position, int n) {
+  CHECK(text >= 0 && text < room_.texts);
+  std::vector<int32_t>& own = parts_->text_blocks[static_cast<size_t>(text)];
+  CHECK_LE(blocks_for(position), static_cast<int>(own.size()));
+  release_from(text, static_cast<size_t>(blocks_for(position)));
+  CHECK(position % kSpeechBlockSize == 0 || parts_->holders[static_cast<size_t>(own.back())] == 1);
+  while (static_cast<int>(own.size()) < blocks_for(position + n)) own.push_back(take_block());
+}
+
+void SpeechNet::fork(int to, int from, int n) {
+  CHECK(to != from && to >= 0 && to < room_.texts);
+  release_from(to, 0);
+  const std::vector<int32_t>& shared = parts_->text_blocks[static_cast<size_t>(from)];
+  CHECK_LE(blocks_for(n), static_cast<int>(shared.size()));
+  std::vector<int32_t>& own = parts_->text_blocks[static_cast<size_t>(to)];
+  own.assign(shared.begin(), shared.begin() + n / kSpeechBlockSize);
+  for (const int32_t block : own) ++parts_->holders[static_cast<size_t>(block)];
+  if (n % kSpeechBlockSize == 0) return;
+  own.push_back(take_block());
+  parts_->text_kv->copy_block(shared[own.size() - 1], own.back());
+}
+
 std::span<const float> SpeechNet::decode(std::span<const SpeechStep> steps) {
   const SpeechConfig& c = config_;
   Parts& p = *parts_;
-  CHECK(!steps.empty() && static_cast<int>(steps.size()) <= max_windows_);
-  const int text_blocks = blocks_for(c.n_ctx), sound_blocks = blocks_for(c.n_rows),
-            max_blocks = std::max(text_blocks, sound_blocks);
+  CHECK(!steps.empty() && static_cast<int>(steps.size()) <= room_.texts);
+  const int sound_blocks = blocks_for(c.n_rows), max_blocks = std::max(blocks_for(c.n_ctx), sound_blocks);
   std::vector<int32_t> tokens, positions, starts = {0}, lengths, blocks, rows, source_start = {0};
   const std::vector<int32_t> source_len(steps.size(), c.n_rows);
   std::vector<float> sources;
   for (const SpeechStep& step : steps) {
     const auto n = static_cast<int>(step.tokens.size());
-    CHECK(n >= 1 && step.position + n <= c.n_ctx && step.slot >= 0 && step.slot < max_windows_);
+    CHECK(n >= 1 && step.position + n <= c.n_ctx && step.window >= 0 && step.window < room_.windows);
+    make_room(step.text, step.position, n);
     for (const int row : step.logit_rows) rows.push_back(starts.back() + row);
     for (int i = 0; i < n; ++i) positions.push_back(step.position + i);
     tokens.insert(tokens.end(), step.tokens.begin(), step.tokens.end());
     starts.push_back(starts.back() + n);
     lengths.push_back(step.position + n);
-    for (int b = 0; b < max_blocks; ++b) blocks.push_back(b < text_blocks ? step.slot * text_blocks + b : -1);
+    const std::vector<int32_t>& own = p.text_blocks[static_cast<size_t>(step.text)];
+    blocks.insert(blocks.end(), own.begin(), own.end());
+    blocks.resize(blocks.size() + static_cast<size_t>(max_blocks) - own.size(), -1);
     source_start.push_back(source_start.back() + (step.sound.empty() ? 0 : c.n_rows));
     if (steps.size() > 1) sources.insert(sources.end(), step.sound.begin(), step.sound.end());
   }
   for (const SpeechStep& step : steps)
-    for (int b = 0; b < max_blocks; ++b) blocks.push_back(b < sound_blocks ? step.slot * sound_blocks + b : -1);
+    for (int b = 0; b < max_blocks; ++b) blocks.push_back(b < sound_blocks ? step.window * sound_blocks + b : -1);
   const Batch batch{.tokens = tokens,
                     .positions = positions,
                     .q_start = starts,

@@ -15,9 +15,10 @@ namespace ingot {
 
 struct CrossAttentionBlock;
 
-// Some tokens of a window that is decoded. Each window has a slot, which keeps the keys of its tokens and of its sound.
+// Some tokens of a text that is decoded. A text has a slot, which keeps the keys of its tokens. The window that the
+// text is about has a slot of its own, which keeps the keys of its sound. Several texts may be about one window (beams).
 struct SpeechStep {
-  int slot = 0;
+  int text = 0, window = 0;  // slots
   std::span<const int32_t> tokens;
   int position = 0;                   // of the first of the tokens; tokens from here on are written again
   std::span<const float> sound = {};  // [n_rows, dim]: the encoder's output, in the first step of a window
@@ -29,26 +30,36 @@ struct SpeechHead {
   int layer = 0, head = 0;
 };
 
+// What a net has room for.
+struct SpeechRoom {
+  int windows = 1;  // decoded at once
+  int heard = 1;    // encoded at once; a step brings the sounds of at most as many
+  int texts = 1;    // decoded at once; at least `windows`
+};
+
 class SpeechNet {
  public:
-  // alignment: the heads of align(). max_windows: that are encoded or decoded at once. Throws Error naming a tensor that is missing or has another
-  // shape, and MemoryError if the model does not fit.
+  // alignment: the heads of align(). Throws Error naming a tensor that is missing or has another shape, and MemoryError
+  // if the model does not fit.
   SpeechNet(const SpeechConfig& config, std::unique_ptr<WeightSource> source, const BackendOptions& backend,
-            int max_windows, std::vector<SpeechHead> alignment = {});
+            const SpeechRoom& room, std::vector<SpeechHead> alignment = {});
   ~SpeechNet();
 
   // The encoder's output of windows, [n_windows, n_rows, dim]. features: [n_windows, n_frames, n_mels].
   std::vector<float> encode(std::span<const float> features);
   // The logits of the steps' rows, one after another, [n, n_vocab]. Valid until the next call. Steps have distinct
-  // slots.
+  // texts.
   std::span<const float> decode(std::span<const SpeechStep> steps);
+  // Lets text `to` go on like the first n tokens of text `from`: shares the full blocks of keys, and copies the open
+  // one.
+  void fork(int to, int from, int n);
 
   // What each token looks at in the first n_rows rows of the sound, for each head of `alignment`: the shares of a
   // softmax, [n_heads, n_tokens, n_rows].
   std::vector<float> align(std::span<const int32_t> tokens, std::span<const float> sound, int n_rows);
 
   const SpeechConfig& config() const { return config_; }
-  int max_windows() const { return max_windows_; }
+  const SpeechRoom& room() const { return room_; }
   const Backend& backend() const;
 
  private:
@@ -56,9 +67,12 @@ class SpeechNet {
   const CrossAttentionBlock& cross_attention(int layer);
   void load();
   void allocate();
+  void make_room(int text, int position, int n);
+  void release_from(int text, size_t block);
+  int32_t take_block();
 
   const SpeechConfig config_;
-  const int max_windows_;
+  const SpeechRoom room_;
   const std::vector<SpeechHead> alignment_;
   std::unique_ptr<WeightSource> source_;  // the backend may read its data
   std::unique_ptr<Parts> parts_;

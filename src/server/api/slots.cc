@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "server/api/api.h"
+#include "server/requests/fields.h"
 
 namespace ingot {
 namespace {

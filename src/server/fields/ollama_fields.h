@@ -3,6 +3,7 @@
 
 #include "base/json.h"
 #include "server/answers/api_call.h"
+#include "server/requests/fields.h"
 
 namespace ingot {
 

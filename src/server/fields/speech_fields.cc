@@ -32,6 +32,20 @@ bool flag_of(const Fields& fields, const char* name) {
   return false;
 }
 
+// OpenAI's chunking_strategy: "auto", or an object of the type server_vad, whose numbers are checked and have no effect.
+// With one, windows end at pauses.
+bool wants_chunks(const Fields& fields) {
+  const std::string text = fields.string("chunking_strategy", kMaxFieldBytes).value_or("");
+  if (text.empty() || text == "auto") return text == "auto";
+  const JsonValue json = JsonValue::parse(text, nullptr, false);
+  if (!json.is_object() || json.value("type", JsonValue()) != "server_vad")
+    fields.refuse("chunking_strategy", "must be auto, or an object of the type server_vad");
+  for (const auto& [name, value] : json.items())
+    if (name != "type" && !value.is_number())
+      fields.refuse("chunking_strategy", fmt::format("has a {} that is no number", printable(name, 64)));
+  return true;
+}
+
 }  // namespace
 
 JsonValue form_as_json(const HttpRequest& request, std::string_view body, std::string_view& file) {
@@ -84,6 +98,7 @@ SpeechRequest read_speech_request(const ApiCall& call, bool translates) {
   options.word_times = times.find("word") != times.npos;
   if (options.word_times && request.format != "verbose_json")
     fields.refuse("timestamp_granularities", "with word needs the response_format verbose_json");
+  if (wants_chunks(fields)) options.n_parallel = call.model->speech().limits().n_parallel;
   try {
     call.model->speech().check(options);
   } catch (const Error& error) {

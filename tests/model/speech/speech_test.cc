@@ -58,7 +58,8 @@ TEST(Speech, EncoderAndLogitsEqualThoseOfTransformers) {
     SCOPED_TRACE(device);
     SpeechFiles files = open_speech_files(kSpeechData.string());
     ASSERT_EQ(files.config.n_samples(), 9600);
-    SpeechNet net(files.config, std::move(files.weights), speech_backend(device), 2);
+    SpeechNet net(files.config, std::move(files.weights), speech_backend(device),
+                  {.windows = 2, .heard = 2, .texts = 2});
     const std::vector<float> window = LogMel(8).features(golden_sound(kGoldenSamples), 60);
     std::vector<float> both = LogMel(8).features(golden_sound(7000, 3), 60);  // the other window must not matter
     both.insert(both.end(), window.begin(), window.end());
@@ -73,8 +74,8 @@ TEST(Speech, EncoderAndLogitsEqualThoseOfTransformers) {
     const auto prompt = goldens["prompt"].get<std::vector<int32_t>>();
     const std::vector<int32_t> other = {257, 258};
     const std::vector<SpeechStep> steps = {
-        {.slot = 1, .tokens = other, .sound = std::span(encoded).first(30 * 16), .logit_rows = {1}},
-        {.slot = 0, .tokens = prompt, .sound = sound, .logit_rows = {0, 5}}};
+        {.text = 1, .window = 1, .tokens = other, .sound = std::span(encoded).first(30 * 16), .logit_rows = {1}},
+        {.text = 0, .tokens = prompt, .sound = sound, .logit_rows = {0, 5}}};
     const auto expect_row = [&](std::span<const float> row, size_t i) {
       ASSERT_EQ(row.size(), 298u);
       for (size_t k = 0; k < row.size(); ++k)
@@ -118,7 +119,7 @@ TEST(Speech, WordsAreAlignedAsOpenAiDoesIt) {
     SCOPED_TRACE(device);
     SpeechFiles files = open_speech_files(kSpeechData.string());
     ASSERT_EQ(files.alignment.size(), 3u);
-    SpeechNet net(files.config, std::move(files.weights), speech_backend(device), 1, files.alignment);
+    SpeechNet net(files.config, std::move(files.weights), speech_backend(device), {}, files.alignment);
     const std::vector<float> sound = net.encode(LogMel(8).features(golden_sound(kGoldenSamples), 60));
     const std::vector<float> shares = net.align(tokens, sound, n_rows);
     ASSERT_EQ(shares.size(), static_cast<size_t>(3 * n * n_rows));
