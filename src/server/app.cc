@@ -9,10 +9,12 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/process_use.h"
+#include "server/api/realtime.h"
 #include "server/fields/image_fields.h"
 #include "server/fields/known_fields.h"
 #include "server/fields/request_fields.h"
 #include "server/fields/speech_fields.h"
+#include "server/http/web_socket.h"
 #include "server/requests/fields.h"
 #include "server/requests/request_memory.h"
 #include "server/web.h"
@@ -32,6 +34,7 @@ struct App::Route {
   void (*on_worker)(const ApiCall&) = nullptr;
   HttpResponse (App::*of_name)(const std::string&) = nullptr;  // or, on a worker, without loading the model
   void (App::*of_answer)(const HttpRequest&, const std::shared_ptr<Responder>&) = nullptr;  // or of a kept answer
+  void (App::*of_socket)(const HttpRequest&, const std::shared_ptr<Responder>&) = nullptr;  // or a WebSocket
   ApiRoute api = kChat;  // selects the known fields of the body
   bool takes_form = false;  // the body is a form with a file, not JSON
   Needs needs = Needs::kWriter;
@@ -96,6 +99,7 @@ const std::vector<App::Route>& App::routes() {
        .api = kInference,
        .takes_form = true,
        .needs = Needs::kListener},
+      {.method = "GET", .path = "/v1/realtime", .of_socket = &App::open_realtime, .needs = Needs::kListener},
       {.method = "POST", .path = "/tokenize", .on_worker = answer_tokenize, .api = kTokenize, .needs = Needs::kAny},
       {.method = "POST",
        .path = "/detokenize",
@@ -311,7 +315,7 @@ std::optional<HttpResponse> App::refuse(HttpRequest& head) {
   if (!route->while_loading && phase_ != Phase::kReady)
     return refused(503, phase_ == Phase::kLoading ? "the model is being loaded" : "the server is shutting down");
   const bool has_body = route->on_worker || route->of_name;
-  if (has_body)
+  if (has_body || route->of_socket)
     if (auto refusal = over_limit(head)) return refusal;
   const std::string* type = head.header("content-type");
   if (has_body && route->takes_form && (!type || !type->starts_with("multipart/form-data")))
@@ -360,6 +364,9 @@ void App::dispatch(HttpRequest request, std::shared_ptr<Responder> responder) {
   }
   if (route->of_answer) {
     return answer_errors(request.path, responder, [&] { (this->*route->of_answer)(request, responder); });
+  }
+  if (route->of_socket) {
+    return answer_errors(request.path, responder, [&] { (this->*route->of_socket)(request, responder); });
   }
   if (n_preparing_ >= options_.max_preparing)
     return responder->respond(error_for(
@@ -447,6 +454,21 @@ void App::send_answer(const HttpRequest& request, const std::shared_ptr<Responde
 void App::cancel_answer(const HttpRequest& request, const std::shared_ptr<Responder>& responder) {
   const bool stopped = kept_.cancel(request, answer_name(request));
   responder->respond({.body = dump_json({{"stopped", stopped}})});
+}
+
+// Sessions run on the workers for recordings.
+void App::open_realtime(const HttpRequest& request, const std::shared_ptr<Responder>& responder) {
+  const std::string accept = accept_socket(request);
+  models_.acquire(model_name(JsonValue::object(), true), [this, accept, responder, path = request.path](
+                                                             std::shared_ptr<ServedModel> model,
+                                                             const std::string& failure) {
+    answer_errors(path, responder, [&] {
+      if (!model) throw ApiError(503, "the model could not be loaded: " + printable(failure, 512));
+      check_kind(Needs::kListener, *model);
+      ServedModel::Ticket ticket = admit(*model, 1);
+      start_realtime(std::move(model), std::move(ticket), accept, responder, speech_workers_);
+    });
+  });
 }
 
 void App::finished(const AccessRecord& r) {

@@ -89,6 +89,7 @@ class App final : public HttpHandler {
   HttpResponse unload(const std::string& name);
   void send_answer(const HttpRequest& request, const std::shared_ptr<Responder>& responder);
   void cancel_answer(const HttpRequest& request, const std::shared_ptr<Responder>& responder);
+  void open_realtime(const HttpRequest& request, const std::shared_ptr<Responder>& responder);
 
   const AppOptions options_;
   ApiKeys keys_;

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "server/http/session.h"
+#include "server/http/web_socket.h"
 
 namespace ingot {
 
@@ -28,14 +29,24 @@ class Exchange final : public Responder, public std::enable_shared_from_this<Exc
     head_ = std::move(head);
     is_stream_ = true;
   }
+  void upgrade(const std::string& accept, std::shared_ptr<SocketHandler> handler) override {
+    std::lock_guard lock(mutex_);
+    if (head_ || over_) return;
+    const HttpHeaders headers = {{"Upgrade", "websocket"}, {"Connection", "Upgrade"}, {"Sec-WebSocket-Accept", accept}};
+    head_ = HttpResponse{.status = 101, .headers = headers};
+    is_stream_ = true;
+    socket_ = std::move(handler);
+    notify();
+  }
   void write(std::string bytes) override {
     std::lock_guard lock(mutex_);
     if (over_ || gone_) return;
-    out_ += bytes;
+    out_ += socket_ ? socket_frame(SocketFrame::kText, bytes) : bytes;
     notify();
   }
   void end(std::string last_bytes) override {
     std::lock_guard lock(mutex_);
+    if (socket_) last_bytes = socket_frame(SocketFrame::kClose, close_payload(1000, last_bytes));
     if (!over_ && !gone_) out_ += last_bytes;
     over_ = true;
     notify();
@@ -85,13 +96,25 @@ class Exchange final : public Responder, public std::enable_shared_from_this<Exc
     std::lock_guard lock(mutex_);
     notified_ = false;
     Output output{.is_stream = is_stream_, .over = over_, .broken = broken_};
-    if (head_ && !head_taken_ && (!is_stream_ || !out_.empty() || over_ || wants_head)) {
+    if (head_ && !head_taken_ && (!is_stream_ || socket_ || !out_.empty() || over_ || wants_head)) {
       output.head.emplace(std::move(*head_));  // head_ stays set
       head_taken_ = true;
     }
     output.bytes = std::exchange(out_, {});
     in_flight_ = output.bytes.size();
     return output;
+  }
+  // The handler of a WebSocket, or null.
+  std::shared_ptr<SocketHandler> socket() const {
+    std::lock_guard lock(mutex_);
+    return socket_;
+  }
+  // Sends frames. close: the last ones.
+  void send_frames(const std::string& bytes, bool close) {
+    std::lock_guard lock(mutex_);
+    if (!over_) out_ += bytes;
+    over_ |= close;
+    notify();
   }
   bool is_answered() const {
     std::lock_guard lock(mutex_);
@@ -128,6 +151,7 @@ class Exchange final : public Responder, public std::enable_shared_from_this<Exc
   // The client has left, or the answer is complete: no callback runs after this one.
   void gone() {
     std::function<void()> callback;
+    std::shared_ptr<SocketHandler> socket;  // it may own the last Responder, whose end takes the mutex
     {
       std::lock_guard lock(mutex_);
       if (gone_) return;
@@ -135,6 +159,7 @@ class Exchange final : public Responder, public std::enable_shared_from_this<Exc
       out_.clear();
       on_room_ = nullptr;
       callback = std::exchange(on_gone_, nullptr);
+      socket = std::move(socket_);
     }
     try {
       if (callback) callback();
@@ -172,6 +197,7 @@ class Exchange final : public Responder, public std::enable_shared_from_this<Exc
   bool head_taken_ = false, is_stream_ = false, over_ = false, broken_ = false, gone_ = false, dropped_ = false;
   bool notified_ = false;  // the session has been notified of output
   std::string out_;
+  std::shared_ptr<SocketHandler> socket_;
   size_t in_flight_ = 0;  // bytes that the session is sending
   std::function<void()> on_gone_, on_room_;
   HttpHeaders notes_;
@@ -193,6 +219,9 @@ class ExchangeHandle final : public Responder {
   }
   void respond(HttpResponse response) override { exchange_->respond(std::move(response)); }
   void stream(HttpResponse head) override { exchange_->stream(std::move(head)); }
+  void upgrade(const std::string& accept, std::shared_ptr<SocketHandler> handler) override {
+    exchange_->upgrade(accept, std::move(handler));
+  }
   void write(std::string bytes) override { exchange_->write(std::move(bytes)); }
   void end(std::string last_bytes) override { exchange_->end(std::move(last_bytes)); }
   void fail(HttpResponse response, std::string last) override { exchange_->fail(std::move(response), std::move(last)); }

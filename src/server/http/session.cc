@@ -22,6 +22,7 @@ namespace http = boost::beast::http;
 constexpr size_t kReadBytes = 16 << 10, kInBytes = 64 << 10;
 constexpr size_t kBodyCopies = 3;  // of a growing body: the old text, and the new text with its room to grow
 constexpr std::chrono::milliseconds kProbeInterval{50};
+constexpr std::string_view kEmptyPing{"\x89\0", 2};
 
 double ms_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
@@ -253,7 +254,7 @@ Task<bool> Session::answer(Exchange& exchange, Reply& reply) {
     if (silent) reply.last_beat = Clock::now();  // even if there is nothing to send, so that the deadline below is later
     const Exchange::Output output = exchange.take(silent || reply.wants_head);
     std::string bytes = wire_bytes(output, reply);
-    if (bytes.empty() && silent && reply.is_stream) bytes = reply.piece(reply.nothing);
+    if (bytes.empty() && silent && reply.is_stream) bytes = reply.piece(std::string(reply.nothing));
     if (!bytes.empty()) {
       healthy = co_await send(std::move(bytes));
       reply.last_beat = Clock::now();
@@ -261,8 +262,9 @@ Task<bool> Session::answer(Exchange& exchange, Reply& reply) {
       if (healthy && !reply.over) continue;
     }
     if (reply.over || !healthy || closed_) break;
-    healthy = !exchange.dropped();
+    healthy = !exchange.dropped() && !(reply.is_socket && in_ended_);
     if (!healthy) break;
+    if (reply.is_socket && !in_.empty()) read_socket(exchange);
     if (in_ended_ && exchange.kind() != Exchange::Kind::kUnknown) {
       // The client has closed its side, but may still read. To find out, the session sends some bytes, because a client
       // that no longer reads answers them with a reset. The bytes are a piece of the stream, the stream's head, or,
@@ -272,7 +274,7 @@ Task<bool> Session::answer(Exchange& exchange, Reply& reply) {
       if (!healthy) break;
       if (!std::exchange(reply.probing, true)) {
         if (reply.is_stream) {
-          healthy = co_await send(reply.piece(reply.nothing));
+          healthy = co_await send(reply.piece(std::string(reply.nothing)));
         } else if (exchange.kind() == Exchange::Kind::kStream) {
           reply.wants_head = true;
         } else if (reply.head.is_http_1_1) {
@@ -286,7 +288,7 @@ Task<bool> Session::answer(Exchange& exchange, Reply& reply) {
     co_await sleep_until(deadline);
   }
   healthy = healthy && !closed_;
-  if (healthy) {
+  if (healthy && !reply.is_socket) {
     exchange.finished();
   } else {
     exchange.gone();
@@ -294,14 +296,37 @@ Task<bool> Session::answer(Exchange& exchange, Reply& reply) {
   co_return healthy;
 }
 
+// Passes on what the client of a WebSocket has sent. Pings are answered, and so is the end.
+void Session::read_socket(Exchange& exchange) {
+  const std::shared_ptr<SocketHandler> handler = exchange.socket();
+  if (!handler) return in_.clear();
+  if (!frames_) frames_.emplace(options().limits.body_bytes);
+  try {
+    while (auto message = frames_->next(in_)) {
+      switch (message->kind) {
+        case SocketFrame::kText: handler->on_message(std::move(message->bytes)); break;
+        case SocketFrame::kPing: exchange.send_frames(socket_frame(SocketFrame::kPong, message->bytes), false); break;
+        case SocketFrame::kPong: break;
+        case SocketFrame::kClose:
+          return exchange.send_frames(socket_frame(SocketFrame::kClose, message->bytes.substr(0, 2)), true);
+        case SocketFrame::kBinary: throw SocketReader::Fault{1003, "messages must be text"};
+      }
+    }
+  } catch (const SocketReader::Fault& fault) {
+    exchange.send_frames(socket_frame(SocketFrame::kClose, close_payload(fault.code, fault.why)), true);
+  }
+}
+
 std::string Session::wire_bytes(const Exchange::Output& output, Reply& reply) const {
   std::string bytes;
   if (output.head) {
     reply.is_stream = output.is_stream;
     reply.status = output.head->status;
+    reply.is_socket = reply.status == 101;
     if (output.is_stream && !reply.head.is_http_1_1) reply.keep_alive = false;
     // JSON lines have no comments, but a space may precede a line.
     if (!output.head->content_type.starts_with("text/event-stream")) reply.nothing = " ";
+    if (reply.is_socket) reply.nothing = kEmptyPing, reply.keep_alive = false;
     bytes = head_of(reply.head.request, *output.head, reply.keep_alive, reply.is_stream && reply.head.is_http_1_1,
                     !reply.is_stream);
     if (!reply.is_stream && !reply.head.is_head) bytes += output.head->body;
@@ -309,13 +334,14 @@ std::string Session::wire_bytes(const Exchange::Output& output, Reply& reply) co
   if (!output.bytes.empty()) bytes += reply.piece(output.bytes);
   reply.over = output.over && reply.status != 0;
   if (reply.over && output.broken) reply.keep_alive = false;
-  if (reply.over && reply.is_stream && reply.head.is_http_1_1 && !reply.head.is_head) bytes += "0\r\n\r\n";
+  const bool has_chunks = reply.is_stream && !reply.is_socket && reply.head.is_http_1_1 && !reply.head.is_head;
+  if (reply.over && has_chunks) bytes += "0\r\n\r\n";
   return bytes;
 }
 
 std::string Session::Reply::piece(const std::string& bytes) const {
   if (head.is_head) return "";
-  return head.is_http_1_1 ? fmt::format("{:x}\r\n{}\r\n", bytes.size(), bytes) : bytes;
+  return head.is_http_1_1 && !is_socket ? fmt::format("{:x}\r\n{}\r\n", bytes.size(), bytes) : bytes;
 }
 
 // Answers without the handler and closes the connection, because its next bytes may not be a request.
@@ -367,15 +393,17 @@ std::string Session::head_of(const HttpRequest& request, const HttpResponse& res
   const auto add = [&](std::string_view name, std::string_view value) {
     out += fmt::format("{}: {}\r\n", name, value);
   };
-  if (response.status != 204) add("Content-Type", response.content_type);
-  if (chunked) {
+  const bool is_socket = response.status == 101;  // its headers are those of the handshake
+  if (response.status != 204 && !is_socket) add("Content-Type", response.content_type);
+  if (is_socket) {
+  } else if (chunked) {
     add("Transfer-Encoding", "chunked");
   } else if (response.status != 204 && has_length) {
     add("Content-Length", std::to_string(response.body.size()));
   }
   for (const auto& [name, value] : shared_->handler.common_headers(request)) add(name, value);
   for (const auto& [name, value] : response.headers) add(name, value);
-  add("Connection", keep_alive ? "keep-alive" : "close");
+  if (!is_socket) add("Connection", keep_alive ? "keep-alive" : "close");
   return out + "\r\n";
 }
 

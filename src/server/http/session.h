@@ -12,6 +12,7 @@
 #include <boost/asio/steady_timer.hpp>
 
 #include "server/http/server.h"
+#include "server/http/web_socket.h"
 
 namespace ingot {
 
@@ -76,8 +77,8 @@ class Session : public std::enable_shared_from_this<Session> {
     const HttpHead& head;
     bool keep_alive = false;
     int status = 0;  // 0: the head has not been sent
-    const char* nothing = ": ping\n\n";  // bytes that clients of a stream ignore, to show that the server is alive
-    bool is_stream = false, over = false, probing = false, wants_head = false;
+    std::string_view nothing = ": ping\n\n";  // bytes that clients of a stream ignore, to show that the server is alive
+    bool is_stream = false, is_socket = false, over = false, probing = false, wants_head = false;
     Clock::time_point last_beat{};  // when bytes were sent last, or when the session found that it has none to send
     std::string piece(const std::string& bytes) const;  // the wire form of a piece of a stream
   };
@@ -88,6 +89,7 @@ class Session : public std::enable_shared_from_this<Session> {
   Task<bool> read_head(size_t& length);
   Task<std::string> read_body(std::string_view head_bytes, const HttpHead& head, MemoryBudget::Part& memory);
   Task<bool> answer(Exchange& exchange, Reply& reply);
+  void read_socket(Exchange& exchange);
   Task<void> refuse(const HttpRequest& request, const HttpResponse& response, Clock::time_point begin);
   Task<bool> send(std::string bytes);
   Task<void> linger();
@@ -105,6 +107,7 @@ class Session : public std::enable_shared_from_this<Session> {
   bool closed_ = false;
   bool waiting_for_request_ = false;
   std::weak_ptr<Exchange> exchange_;
+  std::optional<SocketReader> frames_;  // of a WebSocket
   size_t bytes_out_ = 0;  // bytes of the current answer
   size_t n_served_ = 0;
 };

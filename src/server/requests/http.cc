@@ -16,6 +16,7 @@ struct StatusRow {
 };
 
 constexpr StatusRow kStatuses[] = {
+    {101, "Switching Protocols", "", ""},
     {200, "OK", "", ""},
     {204, "No Content", "", ""},
     {304, "Not Modified", "", ""},
@@ -30,6 +31,7 @@ constexpr StatusRow kStatuses[] = {
     {413, "Content Too Large", "invalid_request_error", "request_too_large"},
     {414, "URI Too Long", "invalid_request_error", "invalid_request_error"},
     {415, "Unsupported Media Type", "invalid_request_error", "invalid_request_error"},
+    {426, "Upgrade Required", "invalid_request_error", "invalid_request_error"},
     {429, "Too Many Requests", "rate_limit_error", "rate_limit_error"},
     {431, "Request Header Fields Too Large", "invalid_request_error", "invalid_request_error"},
     {500, "Internal Server Error", "server_error", "api_error"},

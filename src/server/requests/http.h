@@ -67,7 +67,14 @@ std::string ollama_error_object(const ApiError& error);
 // The error in the form of the path's API.
 HttpResponse error_for(const std::string& path, const ApiError& error);
 
-// The answer to one request. Thread-safe. Call either respond() or stream(), once. A Responder that is destroyed
+// Receives what a client sends over a WebSocket. Called on the network thread; must return quickly.
+class SocketHandler {
+ public:
+  virtual ~SocketHandler() = default;
+  virtual void on_message(std::string bytes) = 0;  // text
+};
+
+// The answer to one request. Thread-safe. Call either respond() or stream(), or upgrade(), once. A Responder that is destroyed
 // without an answer sends error 500.
 class Responder {
  public:
@@ -79,6 +86,11 @@ class Responder {
   // that the server is alive. Until then, fail() can still change the status.
   virtual void stream(HttpResponse head) = 0;
   virtual void write(std::string bytes) = 0;
+  // Answers a handshake for a WebSocket (http/web_socket.h). From then on, each write() is a message, end() closes the
+  // socket with `last_bytes` as the reason, and on_gone() says that the client has closed it.
+  virtual void upgrade(const std::string& /* Sec-WebSocket-Accept */, std::shared_ptr<SocketHandler>) {
+    throw ApiError(400, "this answer cannot become a WebSocket");
+  }
   // Ends the stream with `last_bytes`. The client gets no ping after them: a space after the last JSON line would be
   // a line that is not JSON.
   virtual void end(std::string last_bytes) = 0;

@@ -9,8 +9,8 @@ export class ServerError extends Error {
   }
 }
 
-function headers(more) {
-  const given = {'Content-Type': 'application/json', ...more};
+function headers(more, body) {
+  const given = body instanceof FormData ? {...more} : {'Content-Type': 'application/json', ...more};
   if (settings.values.key) given.Authorization = 'Bearer ' + settings.values.key;
   return given;
 }
@@ -40,7 +40,7 @@ async function newKey(used) {
 async function call(path, options = {}, byUser = false) {
   for (;;) {
     const used = settings.values.key;
-    const response = await fetch(path, {...options, headers: headers(options.headers)});
+    const response = await fetch(path, {...options, headers: headers(options.headers, options.body)});
     if (response.ok) return response;
     const error = await errorOf(response);
     if (response.status !== 401 || (declined && !byUser) || !await newKey(used)) throw error;
@@ -48,6 +48,13 @@ async function call(path, options = {}, byUser = false) {
 }
 
 export const models = async () => (await (await call('/v1/models')).json()).data;
+
+// What a recording says.
+export async function transcribe(wav) {
+  const body = new FormData();
+  body.append('file', wav, 'speech.wav');
+  return (await (await call('/v1/audio/transcriptions', {method: 'POST', body}, true)).json()).text;
+}
 export const metrics = async () => (await call('/metrics', {cache: 'no-store'})).text();
 
 // The number of tokens of the messages in a request's body.

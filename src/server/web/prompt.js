@@ -3,6 +3,7 @@
 import {make} from '/dom.js';
 import {readFiles} from '/files.js';
 import {isImage} from '/images.js';
+import {wireMicrophone} from '/microphone.js';
 
 const $ = id => document.getElementById(id);
 let files = [];
@@ -84,6 +85,11 @@ export function wirePrompt({send, stop, isBusy, questions, say, model}) {
       event.preventDefault();
     }
   });
+  wireMicrophone($('microphone'), {say, add: said => {
+    const before = $('prompt').value.trimEnd();
+    setText(before ? `${before} ${said}` : said);
+    $('prompt').focus();
+  }});
   $('attach').addEventListener('click', () => $('text-files').click());
   $('text-files').addEventListener('change', async () => {
     await add($('text-files').files);

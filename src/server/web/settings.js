@@ -4,6 +4,7 @@ import * as api from '/api.js';
 import {readTools} from '/calls.js';
 import {ask} from '/dialogs.js';
 import {make} from '/dom.js';
+import {hears} from '/microphone.js';
 import {showPresets, wirePresets} from '/presets.js';
 import {readSchema} from '/request.js';
 import {settings} from '/settings_store.js';
@@ -55,7 +56,9 @@ export async function loadModels(say) {
   try {
     const chosen = $('model').value || settings.values.model;
     models = await api.models();
-    $('model').replaceChildren(...models.map(m => make('option', {value: m.id}, m.id)));
+    $('microphone').hidden = !models.some(hears);
+    const writers = models.filter(m => !hears(m));
+    $('model').replaceChildren(...(writers.length ? writers : models).map(m => make('option', {value: m.id}, m.id)));
     if (models.some(m => m.id === chosen)) $('model').value = chosen;
     showModel();
   } catch (error) {

@@ -88,7 +88,7 @@ def shot():
 
 
 class Browser:
-    def __init__(self):
+    def __init__(self, *flags):
         self.folder = tempfile.mkdtemp(prefix="ingot-browser-")
         to_us, from_it = os.pipe()
         to_it, from_us = os.pipe()
@@ -99,7 +99,7 @@ class Browser:
             os.dup2(write, 4)
 
         command = [CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-background-networking", "--disable-extensions",
-                   "--force-color-profile=srgb", f"--user-data-dir={self.folder}", "--remote-debugging-pipe", "about:blank"]
+                   "--force-color-profile=srgb", f"--user-data-dir={self.folder}", "--remote-debugging-pipe", *flags, "about:blank"]
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=hand_over, close_fds=False)
         os.close(to_it)
         os.close(from_it)

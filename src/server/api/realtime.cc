@@ -1,0 +1,331 @@
+#include "server/api/realtime.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstring>
+#include <deque>
+
+#include "base/base64.h"
+#include "base/device_lost.h"
+#include "base/error.h"
+#include "model/speech/voice.h"
+#include "server/api/realtime_sound.h"
+#include "server/fields/request_fields.h"
+#include "server/requests/fields.h"
+
+namespace ingot {
+namespace {
+
+constexpr size_t kMaxQueuedBytes = 8 << 20;                 // of messages that no worker has read
+constexpr std::chrono::hours kLongestSession{1};
+constexpr int64_t kLongestTurn = 60 * PcmResampler::kTo;    // samples of a turn before it is cut
+constexpr int64_t kMostSound = 600 * PcmResampler::kTo;     // samples that wait for a commit
+constexpr int64_t kSeen = 6 * PcmResampler::kTo, kEvery = PcmResampler::kTo / 10;  // of the search for turns
+constexpr int64_t kLeastCommit = PcmResampler::kTo / 10;
+
+class SamplesStream final : public AudioStream {
+ public:
+  explicit SamplesStream(std::vector<float> samples) : samples_(std::move(samples)) {}
+  size_t read(std::span<float> to) override {
+    const size_t n = std::min(to.size(), samples_.size() - at_);
+    std::copy_n(samples_.begin() + static_cast<std::ptrdiff_t>(at_), n, to.begin());
+    at_ += n;
+    return n;
+  }
+  std::optional<double> stated_seconds() const override { return std::nullopt; }
+  bool is_truncated() const override { return false; }
+
+ private:
+  const std::vector<float> samples_;
+  size_t at_ = 0;
+};
+
+class RealtimeSession final : public SocketHandler, public std::enable_shared_from_this<RealtimeSession> {
+ public:
+  RealtimeSession(std::shared_ptr<ServedModel> model, ServedModel::Ticket ticket, std::shared_ptr<Responder> responder,
+                  Workers& workers)
+      : model_(std::move(model)), ticket_(std::move(ticket)), responder_(std::move(responder)), workers_(workers) {}
+
+  // ---- the network's thread ----
+  void on_message(std::string bytes) override {
+    {
+      std::lock_guard lock(mutex_);
+      if (is_over_) return;
+      n_queued_ += bytes.size();
+      const bool is_late = std::chrono::steady_clock::now() - begun_ > kLongestSession;
+      if (is_late || n_queued_ > kMaxQueuedBytes) {
+        is_over_ = true;
+        queue_.clear();
+        return responder_->end(is_late ? "the session has lasted an hour: begin a new one"
+                                       : "more sound has come than the server can transcribe");
+      }
+      queue_.push_back(std::move(bytes));
+      if (std::exchange(is_running_, true)) return;
+    }
+    workers_.post([self = shared_from_this()] { self->run(); });
+  }
+  void on_gone() {
+    std::lock_guard lock(mutex_);
+    is_over_ = true;
+    queue_.clear();
+  }
+
+  void begin() { send({{"type", "session.created"}, {"session", session_json()}}); }
+
+ private:
+  // ---- a worker, one at a time ----
+  void run() {
+    for (;;) {
+      std::string text;
+      {
+        std::lock_guard lock(mutex_);
+        is_running_ = !is_over_ && !queue_.empty();
+        if (!is_running_) return;
+        text = std::move(queue_.front());
+        queue_.pop_front();
+        n_queued_ -= text.size();
+      }
+      std::string id;
+      try {
+        const JsonValue event = parse_request_json(text);
+        id = Fields(event).string("event_id", 512).value_or("");
+        handle(event);
+      } catch (const ApiError& error) {
+        fail(error, id);
+      } catch (const std::bad_alloc&) {
+        fail(no_memory(), id);
+      } catch (const std::exception& error) {
+        fail(ApiError(400, printable(error.what(), 1024)), id);
+      }
+    }
+  }
+
+  void send(JsonValue event) {
+    event["event_id"] = random_id("event_");
+    responder_->write(dump_json(event));
+  }
+
+  void fail(const ApiError& error, const std::string& id) {
+    JsonValue detail = {{"type", error.type()}, {"code", error.code()}, {"message", error.what()}};
+    detail["param"] = error.param().empty() ? JsonValue() : JsonValue(error.param());
+    detail["event_id"] = id.empty() ? JsonValue() : JsonValue(id);
+    send({{"type", "error"}, {"error", std::move(detail)}});
+  }
+
+  void handle(const JsonValue& event) {
+    const Fields fields(event);
+    const std::string type = fields.string("type", 256).value_or("");
+    if (type == "session.update" || type == "transcription_session.update") return update(fields, type);
+    if (type == "input_audio_buffer.append") return append(fields);
+    if (type == "input_audio_buffer.commit") return commit_all();
+    if (type == "input_audio_buffer.clear") {
+      samples_.clear(), first_ = n_samples_;
+      turns_.reset(n_samples_);
+      return send({{"type", "input_audio_buffer.cleared"}});
+    }
+    fields.refuse("type", "must be session.update, or append, commit or clear of input_audio_buffer");
+  }
+
+  // The form of sessions of today, and that of the beta.
+  void update(const Fields& fields, const std::string& type) {
+    const JsonValue& session = fields.at("session");
+    const Fields outer(session, "session.");
+    if (outer.string("type", 64).value_or("transcription") != "transcription")
+      outer.refuse("type", "must be transcription: this server makes no speech");
+    const JsonValue* format = find_member(session, "audio");
+    format = format ? find_member(*format, "input") : nullptr;
+    const JsonValue& input = format ? *format : session;
+    const Fields in(input, format ? "session.audio.input." : "session.");
+    if (format) {
+      if (const JsonValue* sound = in.find("format")) {
+        const Fields f(*sound, "session.audio.input.format.");
+        if (f.string("type", 64).value_or("audio/pcm") != "audio/pcm") f.refuse("type", "must be audio/pcm");
+        if (f.integer("rate", 1, 1 << 20).value_or(PcmResampler::kFrom) != PcmResampler::kFrom)
+          f.refuse("rate", "must be 24000");
+      }
+    } else if (outer.string("input_audio_format", 64).value_or("pcm16") != "pcm16") {
+      outer.refuse("input_audio_format", "must be pcm16");
+    }
+    SpeechOptions options = options_;
+    if (const JsonValue* what = in.find(format ? "transcription" : "input_audio_transcription")) {
+      const Fields t(*what, "session.transcription.");
+      options.language = t.string("language", 64).value_or("");
+      options.prompt = t.string("prompt", 64 << 10).value_or("");
+    }
+    model_->speech().check(options);
+    TurnRules rules = rules_;
+    bool has_turns = has_turns_;
+    if (const auto turn = input.find("turn_detection"); turn != input.end()) {
+      has_turns = !turn->is_null();
+      if (has_turns) rules = turn_rules(*turn);
+    }
+    options_ = std::move(options), rules_ = rules, has_turns_ = has_turns;
+    const bool is_beta = type.starts_with("transcription_");
+    send({{"type", is_beta ? "transcription_session.updated" : "session.updated"}, {"session", session_json()}});
+  }
+
+  static TurnRules turn_rules(const JsonValue& json) {
+    const Fields t(json, "session.turn_detection.");
+    const std::string type = t.string("type", 64).value_or("server_vad");
+    if (type != "server_vad") t.refuse("type", "must be server_vad, or turn_detection null");
+    TurnRules rules;
+    rules.prefix_ms = t.number("prefix_padding_ms", 0, 5000).value_or(rules.prefix_ms);
+    rules.silence_ms = t.number("silence_duration_ms", 100, 10000).value_or(rules.silence_ms);
+    t.number("threshold", 0, 1);  // this detector has none
+    return rules;
+  }
+
+  JsonValue session_json() const {
+    JsonValue turns;
+    if (has_turns_)
+      turns = {{"type", "server_vad"},
+               {"prefix_padding_ms", rules_.prefix_ms},
+               {"silence_duration_ms", rules_.silence_ms}};
+    return {{"type", "transcription"},
+            {"id", id_},
+            {"object", "realtime.transcription_session"},
+            {"audio",
+             {{"input",
+               {{"format", {{"type", "audio/pcm"}, {"rate", PcmResampler::kFrom}}},
+                {"transcription",
+                 {{"model", model_->id()}, {"language", options_.language}, {"prompt", options_.prompt}}},
+                {"turn_detection", std::move(turns)}}}}}};
+  }
+
+  void append(const Fields& fields) {
+    const auto bytes = from_base64(fields.string("audio", 16 << 20).value_or(""));
+    if (!bytes || bytes->size() % 2 != 0) fields.refuse("audio", "must be PCM of 16 bits, in Base64");
+    std::vector<int16_t> pcm(bytes->size() / 2);
+    if (!pcm.empty()) std::memcpy(pcm.data(), bytes->data(), bytes->size());
+    for (size_t begin = 0; begin < pcm.size(); begin += PcmResampler::kFrom / 10) {  // 100 ms at a time
+      const size_t n_before = samples_.size();
+      resampler_.add(std::span(pcm).subspan(begin, std::min<size_t>(PcmResampler::kFrom / 10, pcm.size() - begin)),
+                     samples_);
+      n_samples_ += static_cast<int64_t>(samples_.size() - n_before);
+      if (has_turns_) find_turns();
+    }
+    if (std::ssize(samples_) > kMostSound) {
+      samples_.clear(), first_ = n_samples_;
+      throw ApiError(400, "ten minutes of sound wait for a commit: they are dropped", "audio", "audio_too_long");
+    }
+  }
+
+  void find_turns() {
+    if (n_samples_ - searched_ < kEvery) return;
+    searched_ = n_samples_;
+    const auto seen = static_cast<size_t>(std::min(std::ssize(samples_), kSeen));
+    const auto turn = turns_.find(std::span(samples_).last(seen), n_samples_, rules_);
+    const auto ms = [](int64_t at) { return at * 1000 / PcmResampler::kTo; };
+    if (turn && turn->begins) {
+      const auto prefix = static_cast<int64_t>(rules_.prefix_ms * PcmResampler::kTo / 1000);
+      drop_before(std::max(first_, turn->at + kVoicePadMs * PcmResampler::kTo / 1000 - prefix));
+      item_ = random_id("item_");
+      send({{"type", "input_audio_buffer.speech_started"}, {"audio_start_ms", ms(turn->at)}, {"item_id", item_}});
+    } else if (turn || (turns_.is_speaking() && std::ssize(samples_) > kLongestTurn)) {
+      const int64_t end = turn ? turn->at : n_samples_;
+      if (!turn) turns_.reset(end);
+      send({{"type", "input_audio_buffer.speech_stopped"}, {"audio_end_ms", ms(end)}, {"item_id", item_}});
+      commit(end);
+    } else if (!turns_.is_speaking()) {
+      drop_before(n_samples_ - kSeen);
+    }
+  }
+
+  void drop_before(int64_t at) {
+    if (at <= first_) return;
+    samples_.erase(samples_.begin(), samples_.begin() + (at - first_));
+    first_ = at;
+  }
+
+  void commit_all() {
+    if (std::ssize(samples_) < kLeastCommit)
+      throw ApiError(400, "the buffer has less than 100 ms of sound", "", "input_audio_buffer_commit_empty");
+    if (item_.empty()) item_ = random_id("item_");
+    turns_.reset(n_samples_);
+    commit(n_samples_);
+  }
+
+  // Transcribes the sound up to a sample, and drops it.
+  void commit(int64_t end) {
+    const auto middle = samples_.begin() + (end - first_);
+    std::vector<float> part(samples_.begin(), middle);
+    drop_before(end);
+    const double seconds = static_cast<double>(part.size()) / PcmResampler::kTo;
+    const std::string item = std::exchange(item_, "");
+    send({{"type", "input_audio_buffer.committed"},
+          {"item_id", item},
+          {"previous_item_id", last_item_.empty() ? JsonValue() : JsonValue(last_item_)}});
+    last_item_ = item;
+    send({{"type", "conversation.item.created"},
+          {"item", {{"id", item}, {"type", "message"}, {"role", "user"}, {"status", "completed"},
+                    {"content", {{{"type", "input_audio"}, {"transcript", nullptr}}}}}}});
+    constexpr const char* kPrefix = "conversation.item.input_audio_transcription.";
+    try {
+      SamplesStream sound(std::move(part));
+      bool is_first = true;
+      const Transcript transcript = model_->speech().transcribe(
+          sound, options_, {.on_window = [&](std::span<const SpeechSegment> added, double, std::optional<double>) {
+            for (const SpeechSegment& segment : added) {
+              const std::string delta = std::exchange(is_first, false) ? trimmed(segment.text) : segment.text;
+              send({{"type", kPrefix + std::string("delta")},
+                    {"item_id", item},
+                    {"content_index", 0},
+                    {"delta", delta}});
+            }
+            std::lock_guard lock(mutex_);
+            return !is_over_ && !model_->is_stopping();
+          }});
+      send({{"type", kPrefix + std::string("completed")},
+            {"item_id", item},
+            {"content_index", 0},
+            {"transcript", transcript.text()},
+            {"usage", {{"type", "duration"}, {"seconds", seconds}}}});
+    } catch (const DeviceLost& error) {
+      model_->lose_device(error.what());
+      responder_->end("the model has failed");
+    } catch (const Error& error) {
+      send({{"type", kPrefix + std::string("failed")},
+            {"item_id", item},
+            {"content_index", 0},
+            {"error", {{"type", "transcription_error"}, {"message", printable(error.what(), 1024)}}}});
+    }
+  }
+
+  const std::shared_ptr<ServedModel> model_;
+  const ServedModel::Ticket ticket_;
+  const std::shared_ptr<Responder> responder_;
+  Workers& workers_;
+  const std::string id_ = random_id("sess_");
+  const std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
+
+  std::mutex mutex_;
+  std::deque<std::string> queue_;
+  size_t n_queued_ = 0;  // bytes
+  bool is_running_ = false, is_over_ = false;
+
+  // Used only by the worker that runs.
+  SpeechOptions options_;
+  TurnRules rules_;
+  bool has_turns_ = true;
+  PcmResampler resampler_;
+  TurnFinder turns_;
+  std::vector<float> samples_;  // from first_ on, of those that were not committed
+  int64_t first_ = 0, n_samples_ = 0, searched_ = 0;  // since the session began
+  std::string item_, last_item_;
+};
+
+}  // namespace
+
+void start_realtime(std::shared_ptr<ServedModel> model, ServedModel::Ticket ticket, const std::string& accept,
+                    const std::shared_ptr<Responder>& responder, Workers& workers) {
+  const auto session =
+      std::make_shared<RealtimeSession>(std::move(model), std::move(ticket), responder, workers);
+  responder->upgrade(accept, session);
+  responder->on_gone([weak = std::weak_ptr(session)] {
+    if (const auto self = weak.lock()) self->on_gone();
+  });
+  session->begin();
+}
+
+}  // namespace ingot

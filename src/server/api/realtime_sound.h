@@ -1,0 +1,50 @@
+// The sound of a realtime session: PCM of 24,000 samples a second becomes 16,000, and the places where speech begins
+// and ends are found while it comes.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace ingot {
+
+// From 24,000 to 16,000 samples a second, piece by piece.
+class PcmResampler {
+ public:
+  static constexpr int kFrom = 24000, kTo = 16000;
+  PcmResampler();
+  void add(std::span<const int16_t> pcm, std::vector<float>& out);
+
+ private:
+  static constexpr int kReach = 24;  // samples on each side that count
+  std::vector<float> weights_[2];    // for a place on a sample, and for one between two
+  std::vector<float> kept_;          // the last samples
+  int64_t next_ = 0;                 // the next sample of the output
+  int64_t first_ = 0;                // of kept_
+};
+
+struct TurnRules {
+  double prefix_ms = 300;   // of sound before speech that belong to it
+  double silence_ms = 500;  // after speech, before it has ended
+  double quietest = -60;    // dBFS
+};
+
+// Finds the turns of a speaker. Times are samples of 16,000 a second since the beginning of the session.
+class TurnFinder {
+ public:
+  struct Turn {
+    bool begins = false;  // otherwise it ends
+    int64_t at = 0;
+  };
+  // recent: the last samples, which end at `end`. Call it every 100 ms or more rarely.
+  std::optional<Turn> find(std::span<const float> recent, int64_t end, const TurnRules& rules);
+  bool is_speaking() const { return is_speaking_; }
+  void reset(int64_t at) { is_speaking_ = false, silent_until_ = at; }
+
+ private:
+  bool is_speaking_ = false;
+  int64_t silent_until_ = 0;  // speech before it is over
+};
+
+}  // namespace ingot

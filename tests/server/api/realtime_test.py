@@ -1,0 +1,163 @@
+"""/v1/realtime with the tiny speech model, over a WebSocket of a few lines: sessions, turns, commits, and faults."""
+import base64
+import json
+import os
+import struct
+
+import pytest
+from conftest import SOURCE, running
+from speech_test import send, wav
+
+DATA = SOURCE / "tests" / "data"
+
+
+@pytest.fixture(scope="module")
+def server():
+    with running(DATA / "speech") as one:
+        yield one
+
+
+class Socket:
+    def __init__(self, server, path="/v1/realtime?intent=transcription"):
+        self.sock = server.connect(20)
+        self.sock.sendall((f"GET {path} HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+                           "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n").encode())
+        self.bytes = b""
+        while b"\r\n\r\n" not in self.bytes:
+            self.bytes += self.sock.recv(4096)
+        self.head, _, self.bytes = self.bytes.partition(b"\r\n\r\n")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.sock.close()
+
+    def frame(self, first, payload):
+        mask, n = os.urandom(4), len(payload)
+        length = bytes([0x80 | n]) if n < 126 else struct.pack(">BH", 0xFE, n) if n < 65536 else struct.pack(">BQ", 0xFF, n)
+        self.sock.sendall(bytes([first]) + length + mask + bytes(b ^ mask[i % 4] for i, b in enumerate(payload)))
+
+    def say(self, **event):
+        self.frame(0x81, json.dumps(event).encode())
+
+    def take(self, n):
+        while len(self.bytes) < n:
+            more = self.sock.recv(65536)
+            assert more, "the server has closed"
+            self.bytes += more
+        taken, self.bytes = self.bytes[:n], self.bytes[n:]
+        return taken
+
+    def next(self):
+        """(kind, payload) of the next frame."""
+        first, n = self.take(2)
+        n = struct.unpack(">H", self.take(2))[0] if n == 126 else struct.unpack(">Q", self.take(8))[0] if n == 127 else n
+        return first & 15, self.take(n)
+
+    def event(self):
+        kind, payload = self.next()
+        assert kind == 1, (kind, payload)
+        return json.loads(payload)
+
+    def until(self, name):
+        events = [self.event()]
+        while not events[-1]["type"].endswith(name):
+            events.append(self.event())
+        return events
+
+
+def pcm(seconds, level=8000, rate=24000):
+    """The square waves and the noise of the tiny model's sounds."""
+    state, out = 1, []
+    for i in range(int(seconds * rate)):
+        state = (state * 1103515245 + 12345) % 2**31
+        loud = (1 + i // 3600 % 5) / 8
+        out.append(int(level * loud * (((state >> 8) % 4096 / 4096 - 0.5) + (0.5 if i // (30 + i // 7200 % 7 * 12) % 2 else -0.5))))
+    return struct.pack(f"<{len(out)}h", *out)
+
+
+def append(socket, data, n=4800):
+    for at in range(0, len(data), n):
+        socket.say(type="input_audio_buffer.append", audio=base64.b64encode(data[at:at + n]).decode())
+
+
+def test_a_client_commits_its_parts(server):
+    with Socket(server) as socket:
+        assert socket.head.startswith(b"HTTP/1.1 101") and b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo=" in socket.head
+        assert socket.event()["type"] == "session.created"
+        socket.say(type="session.update", session={"type": "transcription", "audio": {"input": {
+            "format": {"type": "audio/pcm", "rate": 24000}, "transcription": {"model": "whisper-1", "language": "de"}, "turn_detection": None}}})
+        session = socket.event()
+        assert session["type"] == "session.updated" and session["session"]["audio"]["input"]["turn_detection"] is None
+        for part in range(2):
+            append(socket, pcm(1))
+            socket.say(type="input_audio_buffer.commit")
+            events = socket.until(".completed")
+            names = [e["type"] for e in events]
+            assert names[:2] == ["input_audio_buffer.committed", "conversation.item.created"]
+            assert set(names[2:-1]) <= {"conversation.item.input_audio_transcription.delta"}
+            assert "".join(e["delta"] for e in events[2:-1]).strip() == events[-1]["transcript"] != ""
+            assert events[-1]["usage"] == {"type": "duration", "seconds": pytest.approx(1, abs=0.01)}
+            assert (events[0]["previous_item_id"] is None) == (part == 0)
+        socket.say(type="input_audio_buffer.commit")
+        assert socket.event()["error"]["code"] == "input_audio_buffer_commit_empty"
+        append(socket, pcm(0.5))
+        socket.say(type="input_audio_buffer.clear")
+        assert socket.event()["type"] == "input_audio_buffer.cleared"
+
+
+def test_the_server_finds_turns(server):
+    with Socket(server) as socket:
+        socket.event()
+        socket.say(type="transcription_session.update", session={"input_audio_format": "pcm16", "input_audio_transcription": {"model": "x", "language": "de"},
+                                                                 "turn_detection": {"type": "server_vad", "silence_duration_ms": 400}})
+        assert socket.event()["type"] == "transcription_session.updated"
+        quiet = struct.pack("<h", 3) * 36000
+        append(socket, quiet + pcm(1.5) + quiet + pcm(1.5) + quiet)
+        for _ in range(2):
+            names = [e["type"] for e in socket.until(".completed")]
+            assert names[:4] == ["input_audio_buffer.speech_started", "input_audio_buffer.speech_stopped", "input_audio_buffer.committed",
+                                 "conversation.item.created"]
+
+
+@pytest.mark.parametrize("event, words", [
+    ({"type": "response.create"}, "type"), ({"type": "input_audio_buffer.append", "audio": "%%%"}, "audio"), 
+    ({"type": "session.update"}, "session"), ({"type": "session.update", "session": {"type": "realtime"}}, "type"),
+    ({"type": "session.update", "session": {"audio": {"input": {"format": {"type": "audio/pcmu"}}}}}, "audio/pcm"),
+    ({"type": "session.update", "session": {"audio": {"input": {"transcription": {"language": "klingon"}}}}}, "klingon"),
+    ({"type": "session.update", "session": {"turn_detection": {"type": "semantic_vad"}}}, "server_vad"), ([1, 2], None)])
+def test_faults_are_events(server, event, words):
+    with Socket(server) as socket:
+        socket.event()
+        socket.frame(0x81, json.dumps(event | {"event_id": "e1"} if isinstance(event, dict) else event).encode())
+        if words is None:
+            socket.frame(0x81, b"{}")
+        error = socket.event()
+        assert error["type"] == "error" and (words or "must be") in error["error"]["message"]
+        socket.say(type="input_audio_buffer.clear")
+        while (last := socket.event())["type"] == "error":
+            pass
+        assert last["type"] == "input_audio_buffer.cleared"
+
+
+def test_frames_and_handshakes(server):
+    with Socket(server) as socket:
+        socket.event()
+        socket.frame(0x89, b"are you there")
+        assert socket.next() == (10, b"are you there")
+        socket.frame(0x88, struct.pack(">H", 1000))
+        assert socket.next() == (8, struct.pack(">H", 1000))
+        assert socket.sock.recv(10) == b""
+    with Socket(server) as socket:
+        socket.event()
+        socket.frame(0x82, b"binary")
+        kind, payload = socket.next()
+        assert kind == 8 and payload[:2] == struct.pack(">H", 1003)
+    assert server.request("GET", "/v1/realtime").status == 426
+    assert send(server, file=wav()).status == 200
+
+
+def test_a_model_that_writes_has_no_sessions(demo_server=None):
+    with running(SOURCE / "models/demo.gguf") as one, Socket(one) as socket:
+        assert b" 400 " in socket.head.split(b"\r\n")[0]
