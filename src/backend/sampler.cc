@@ -21,21 +21,6 @@ constexpr size_t kLanes = 16;  // independent accumulators, so that compilers ve
 constexpr size_t kBlock = 1024;  // logits in one partial sum
 constexpr size_t kGroup = 64;    // logits of which the largest is known, so that searches skip most groups
 
-// The largest logit; -infinity if all logits are NaN or -infinity.
-float max_of(std::span<const float> x) {
-  float lanes[kLanes];
-  std::fill_n(lanes, kLanes, -kInfinity);
-  size_t i = 0;
-  for (; i + kLanes <= x.size(); i += kLanes) {
-    for (size_t j = 0; j < kLanes; ++j) lanes[j] = x[i + j] > lanes[j] ? x[i + j] : lanes[j];
-  }
-  for (; i < x.size(); ++i) lanes[0] = x[i] > lanes[0] ? x[i] : lanes[0];
-  static_assert(kLanes == 16);
-  for (size_t j = 0; j < 8; ++j) lanes[j] = lanes[j + 8] > lanes[j] ? lanes[j + 8] : lanes[j];
-  for (size_t j = 0; j < 4; ++j) lanes[j] = lanes[j + 4] > lanes[j] ? lanes[j + 4] : lanes[j];
-  return std::max({lanes[0], lanes[1], lanes[2], lanes[3]});
-}
-
 // [i, i + n) of the logits, or fewer at their end.
 std::span<const float> part_of(std::span<const float> logits, size_t i, size_t n) {
   return logits.subspan(i, std::min(n, logits.size() - i));
@@ -44,8 +29,8 @@ std::span<const float> part_of(std::span<const float> logits, size_t i, size_t n
 // maxima [n_vocab / kGroup]: the largest logit of each group. Returns the largest of all.
 float find_maxima(std::span<const float> logits, std::vector<float>& maxima) {
   maxima.clear();
-  for (size_t i = 0; i < logits.size(); i += kGroup) maxima.push_back(max_of(part_of(logits, i, kGroup)));
-  return max_of(maxima);
+  for (size_t i = 0; i < logits.size(); i += kGroup) maxima.push_back(largest_logit(part_of(logits, i, kGroup)));
+  return largest_logit(maxima);
 }
 
 // The lowest id of the logit `top`, which is the largest; 0 if no logit equals it.
@@ -300,12 +285,31 @@ SamplerScratch::SamplerScratch(int n_vocab) : logits(n_vocab), counts(n_vocab) {
   for (std::vector<float>* groups : {&maxima, &sorted_maxima}) groups->reserve(n_vocab / kGroup + 1);
 }
 
+float largest_logit(std::span<const float> x) {
+  float lanes[kLanes];
+  std::fill_n(lanes, kLanes, -kInfinity);
+  size_t i = 0;
+  for (; i + kLanes <= x.size(); i += kLanes) {
+    for (size_t j = 0; j < kLanes; ++j) lanes[j] = x[i + j] > lanes[j] ? x[i + j] : lanes[j];
+  }
+  for (; i < x.size(); ++i) lanes[0] = x[i] > lanes[0] ? x[i] : lanes[0];
+  static_assert(kLanes == 16);
+  for (size_t j = 0; j < 8; ++j) lanes[j] = lanes[j + 8] > lanes[j] ? lanes[j + 8] : lanes[j];
+  for (size_t j = 0; j < 4; ++j) lanes[j] = lanes[j + 4] > lanes[j] ? lanes[j + 4] : lanes[j];
+  return std::max({lanes[0], lanes[1], lanes[2], lanes[3]});
+}
+
+double log_sum_exp(std::span<const float> logits) {
+  const float top = largest_logit(logits);
+  return top == -kInfinity ? -kInfinity : top + std::log(sum_weights(logits, top));
+}
+
 int32_t argmax(std::span<const float> logits) {
   if (logits.empty()) throw Error("argmax: no logits to choose from");
   float best = -kInfinity;
   size_t first = 0;  // of the block with the best
   for (size_t i = 0; i < logits.size(); i += kBlock) {
-    if (const float largest = max_of(part_of(logits, i, kBlock)); largest > best) best = largest, first = i;
+    if (const float largest = largest_logit(part_of(logits, i, kBlock)); largest > best) best = largest, first = i;
   }
   const auto found = std::find(logits.begin() + static_cast<std::ptrdiff_t>(first), logits.end(), best);
   return found == logits.end() ? 0 : static_cast<int32_t>(found - logits.begin());

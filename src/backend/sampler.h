@@ -38,6 +38,11 @@ void validate(const SamplingParams& params, int n_vocab);
 // logits the lowest id wins. Throws Error when `logits` is empty.
 int32_t argmax(std::span<const float> logits);
 
+// The largest logit, and the logarithm of the sum of exp(logit). NaN counts nothing; -infinity if no other logit is
+// left.
+float largest_logit(std::span<const float> logits);
+double log_sum_exp(std::span<const float> logits);
+
 // Draws one token, or returns kNoToken. A NaN logit has probability 0.
 Sampled sample_row(std::span<const float> logits /* [n_vocab] */, const SampleRow& row, SamplerScratch& scratch);
 

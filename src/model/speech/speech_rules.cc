@@ -1,9 +1,9 @@
 #include "model/speech/speech_rules.h"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
 #include <limits>
+
+#include "backend/sampler.h"
 
 namespace ingot {
 namespace {
@@ -17,31 +17,6 @@ void forbid(std::span<float> logits, int32_t first, int64_t end) {
 }
 
 }  // namespace
-
-// exp(x) for x <= 0 with a relative error below 1e-6, in a form that compilers turn into vectors: 2^n times a polynomial.
-static float exp_of(float x) {
-  const float y = (x > -80.0f ? x : -80.0f) * 1.44269504f, n = std::floor(y), f = (y - n) * 0.693147181f;
-  const float series =
-      1 + f * (1 + f * (0.5f + f * (0.166666667f + f * (0.0416666667f + f * (0.00833333333f + f * 0.00138888889f)))));
-  return series * std::bit_cast<float>((static_cast<int32_t>(n) + 127) << 23);
-}
-
-double log_sum_exp(std::span<const float> logits) {
-  const float largest = logits.empty() ? kForbidden : *std::ranges::max_element(logits);
-  if (largest == kForbidden) return kForbidden;
-  double total = 0;
-  constexpr size_t kAtOnce = 512;
-  for (size_t at = 0; at < logits.size(); at += kAtOnce) {
-    const auto part = logits.subspan(at, std::min(kAtOnce, logits.size() - at));
-    float sums[8] = {};  // of every eighth
-    size_t i = 0;
-    for (; i + 8 <= part.size(); i += 8)
-      for (size_t k = 0; k < 8; ++k) sums[k] += exp_of(part[i + k] - largest);
-    for (; i < part.size(); ++i) sums[0] += exp_of(part[i] - largest);
-    for (const float sum : sums) total += sum;
-  }
-  return largest + std::log(total);
-}
 
 SpeechRules::SpeechRules(const SpeechTokens& tokens, std::span<const int32_t> suppressed,
                          std::span<const int32_t> first_suppressed, int latest_start, bool with_times)
@@ -86,7 +61,7 @@ void SpeechRules::apply_times(std::span<float> logits, std::span<const int32_t> 
   }
   const auto times = logits.subspan(static_cast<size_t>(first_time)),
              text = logits.first(static_cast<size_t>(first_time));
-  if (log_sum_exp(times) > *std::ranges::max_element(text)) forbid(logits, 0, first_time);
+  if (log_sum_exp(times) > largest_logit(text)) forbid(logits, 0, first_time);
 }
 
 }  // namespace ingot

@@ -27,7 +27,4 @@ class SpeechRules {
   bool with_times_;
 };
 
-// The sum of exp(logit) over the logits, as a logarithm; -infinity if there is none.
-double log_sum_exp(std::span<const float> logits);
-
 }  // namespace ingot

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <optional>
 
+#include "backend/sampler.h"
 #include "base/check.h"
 #include "base/error.h"
 #include "base/splitmix.h"
@@ -13,7 +14,7 @@ namespace {
 
 // Draws from softmax(logits / temperature), with a uniform number of [0, 1).
 int32_t draw_token(std::span<const float> logits, float temperature, double uniform) {
-  const float largest = *std::ranges::max_element(logits);
+  const float largest = largest_logit(logits);
   double total = 0;
   for (const float x : logits) total += std::exp((double{x} - largest) / temperature);
   double left = uniform * total;
@@ -146,7 +147,7 @@ void SpeechWriter::choose(Window& window, Text& text) {
       task.temperature > 0
           ? draw_token(text.logits, task.temperature,
                        uniform_of(task.seed, task.n_drawn + static_cast<uint64_t>(window.n_written)))
-          : static_cast<int32_t>(std::ranges::max_element(text.logits) - text.logits.begin());
+          : argmax(text.logits);
   const double logprob = double{text.logits[static_cast<size_t>(token)]} - log_sum_exp(text.logits);
   text.is_finite = !std::isnan(logprob);
   text.sum += logprob;

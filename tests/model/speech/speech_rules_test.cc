@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include "backend/sampler.h"
 #include "model/speech/compression.h"
 #include "model/speech/silence.h"
 #include "model/speech/speech_goldens.h"
