@@ -115,6 +115,17 @@ std::vector<float> scores_of(const std::vector<Bands>& bands) {
   return scores;
 }
 
+// Whether a tenth of the span's frames have a third band within 30 dB of the strongest. A tone has fewer.
+bool is_broad(const std::vector<Bands>& bands, const VoiceSpan& span) {
+  int64_t n = 0;
+  for (int64_t i = span.begin; i < span.end; ++i) {
+    const Bands& frame = bands[static_cast<size_t>(i)];
+    const float least = 1e-3f * *std::ranges::max_element(frame);
+    n += std::ranges::count_if(frame, [least](float power) { return power >= least; }) >= 3;
+  }
+  return 10 * n >= span.end - span.begin;
+}
+
 // The spans of voice in frames: without clicks, joined over short pauses, and without those that are too short.
 std::vector<VoiceSpan> joined(const std::vector<bool>& is_voice) {
   std::vector<VoiceSpan> spans;
@@ -148,6 +159,7 @@ std::vector<VoiceSpan> voice_spans(std::span<const float> samples, double quiete
   for (size_t i = 0; i < scores.size(); ++i) is_voice[i] = scores[i] >= kLeastScoreDb && frames.levels[i] >= least;
   std::vector<VoiceSpan> spans;
   for (const VoiceSpan& span : joined(is_voice)) {
+    if (!is_broad(frames.bands, span)) continue;
     const VoiceSpan wide{std::max<int64_t>(0, span.begin - kPad) * kStep,
                          std::min(std::ssize(samples), (span.end + kPad) * kStep)};
     if (!spans.empty() && spans.back().end >= wide.begin)

@@ -157,13 +157,16 @@ TEST(Voice, WindowsEndAtPauses) {
 
 TEST(Voice, SteadySoundsHaveNone) {
   constexpr size_t kSecond = kSpeechRate;
-  std::vector<float> hum(10 * kSecond), clicks(10 * kSecond);
+  std::vector<float> hum(10 * kSecond), clicks(10 * kSecond), beeps(10 * kSecond);
   for (size_t i = 0; i < hum.size(); ++i) {
     hum[i] = 0.2f * static_cast<float>(std::sin(2 * M_PI * 50 * static_cast<double>(i) / kSecond));
     clicks[i] = i % kSecond < 20 ? 0.5f : 0.0f;
+    const double phase = 2 * M_PI * 440 * static_cast<double>(i) / kSecond;
+    beeps[i] = i / kSecond % 2 == 0 ? 0.1f * static_cast<float>(std::sin(phase)) : 0.0f;
   }
   EXPECT_TRUE(voice_spans(hum, -60).empty());
   EXPECT_TRUE(voice_spans(clicks, -60).empty());
+  EXPECT_TRUE(voice_spans(beeps, -60).empty());
   EXPECT_TRUE(voice_spans(noise_of(10 * kSecond, 0.3f), -60).empty());
   EXPECT_TRUE(voice_spans(std::vector<float>(10 * kSecond), -60).empty());
   EXPECT_TRUE(voice_spans({}, -60).empty());
