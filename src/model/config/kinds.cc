@@ -14,7 +14,6 @@ extern const PartKind kShortConvPart;
 extern const PartKind kMamba1Part, kMamba2Part;
 extern const PartKind kKdaPart, kRgLruPart;
 extern const PartKind kRwkv7Part, kChannelMixPart;
-extern const PartKind kSharedTransformerPart;
 extern const PartKind kLayerEndPart;
 extern const PartKind kAltUpPredictPart, kLaurelPart, kAltUpCorrectPart;
 
@@ -32,7 +31,6 @@ constexpr const PartKind* kKinds[] = {
     &kRgLruPart,
     &kRwkv7Part,
     &kChannelMixPart,
-    &kSharedTransformerPart,
     &kFeedForwardPart,
     &kExpertsPart,
     &kDenseExpertsPart,
