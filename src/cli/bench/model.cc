@@ -29,6 +29,9 @@ void add_bench_subject(CLI::App& command, BenchSubject& o) {
       .add_option("--kv-type,--cache-type", o.model.kv_type,
                   "type of the KV cache: f16, bf16, f32, fp8, q8_0, q8_0/q4_0 (keys/values) or q4_0")
       ->capture_default_str();
+  command.add_option("--block-size", o.model.block_size, "number of tokens in a block of the KV cache")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
   add_trace_options(command, o.model);
   add_log_option(command, o.model);
 }
