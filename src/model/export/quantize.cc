@@ -69,11 +69,13 @@ class Writer {
     plans_.push_back(plan);
   }
 
-  // Matrices of Gemma 3n and 4 that are never quantized, but may have 16 bits.
+  // Matrices of Gemma 3n, Gemma 4 and RWKV-7 that are never quantized, but may have 16 bits.
   static bool is_unquantized_matrix(const ExportTensor& tensor) {
     const auto has = [&](const char* part) { return tensor.name.find(part) != std::string::npos; };
     const bool is_of_streams = has("laurel_") || (has("altup_") && !has("_coef"));
-    return has("per_layer_model_proj") || (tensor.shape.size() > 1 && is_of_streams);
+    const bool is_of_low_rank = has("time_mix_") && !is_quantizable(tensor.name, 2);
+    return has("per_layer_model_proj") || (tensor.shape.size() > 1 && is_of_streams) ||
+           (tensor.shape.size() == 2 && is_of_low_rank);
   }
 
   std::optional<Format> target_of(const ExportTensor& tensor) {

@@ -86,13 +86,18 @@ class HfCheckpoint final : public Checkpoint {
     if (config.tied_output == true && has_own_output(config)) config.tied_output = false;
     return config;
   }
-  bool has_tokenizer() const override { 
+  bool has_tokenizer() const override {
     return directory_.has("tokenizer.json") || directory_.has(kTekkenFile) || directory_.has(kRwkvVocabFile);
   }
   std::unique_ptr<Tokenizer> tokenizer() const override {
     return Tokenizer::create(read_hf_tokenizer(directory_, read_hf_ends(directory_))->spec);
   }
-  std::optional<std::string> chat_template() const override { return directory_.chat_template(); }
+  // Directories with RWKV's vocabulary have no template; their converter to GGUF writes this name of one.
+  std::optional<std::string> chat_template() const override {
+    auto found = directory_.chat_template();
+    if (!found && !directory_.has("tokenizer.json") && directory_.has(kRwkvVocabFile)) found = "rwkv-world";
+    return found;
+  }
   GenerationConfig generation() const override { return read_generation_config(directory_); }
   std::unique_ptr<WeightSource> weights() const override {
     return safetensors_source(files(), HfQuantization::read(directory_), directory_.path());

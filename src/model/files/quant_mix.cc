@@ -81,8 +81,9 @@ constexpr RoleName kRoles[] = {{"attn_qkv.weight", kAttnV},
 // Small tensors and those that lose too much: routers, convolutions, positions.
 constexpr std::string_view kNeverQuantized[] = {
     "_norm.weight",  "ffn_gate_inp.weight", "altup",      "laurel",         "per_layer_model_proj",
-    "position_embd", "token_types",         "ssm_conv1d", "shortconv.conv", "time_mix",
-    "attn_rel_b",    "per_layer_token_embd"};
+    "position_embd", "token_types",         "ssm_conv1d", "shortconv.conv", "attn_rel_b",
+    "time_mix_lerp", "time_mix_w1",         "time_mix_w2", "time_mix_v1",   "time_mix_v2",
+    "time_mix_a1",   "time_mix_a2",         "time_mix_g1", "time_mix_g2",   "per_layer_token_embd"};
 
 bool contains(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
 

@@ -60,7 +60,7 @@ struct GenerationSpec {
   bool stream = false;
   int n_choices() const { return n * static_cast<int>(prompts.size()); }
   int n_sent() const { return n_best > 0 ? n_best : n; }  // of a prompt's choices
-  int n_sequences() const { return (beams ? beams->n_beams : n) * static_cast<int>(prompts.size()); }
+  int n_sequences() const { return beams ? beams->n_beams : n; }  // of a prompt
 };
 
 struct TopToken {

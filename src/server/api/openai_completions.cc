@@ -189,7 +189,7 @@ void answer_completions(const ApiCall& call) {
   const bool scores = spec.prompt_logprobs >= 0;
   if (spec.echo && !scores) spec.prompt_logprobs = spec.sampling.n_logprobs;
   check_scores(fields, scores ? "prompt_logprobs" : "logprobs", spec);
-  ServedModel::Ticket ticket = admit(model, spec.n_sequences());
+  ServedModel::Ticket ticket = admit(model, spec.n_sequences() * static_cast<int>(prompts.size()));
   constrain_text(call, spec);
   CompletionWriter::Options options{
       .model = model.id(),
