@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Literal, Mapping, O
 import numpy as np
 
 from . import _library as lib
+from ._images import Image, files_of
 from ._requests import AsyncStream, ChatReader, Event, Options, Request, Stream, TextReader, settled
 from ._schemas import Tool, tools_text
 from .answers import Answer, ChatAnswer, Delta, Ranked, Transcript
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 Prompt = Union[str, Sequence[int]]
 Messages = Union[str, Sequence[Mapping[str, Any]]]
-Image = Union[str, "os.PathLike[str]", bytes]
 Progress = Callable[[int, int], object]
 PROGRAM = os.environ.get("INGOT_PROGRAM") or str(lib.FOLDER / "bin" / "ingot")
 BUILT_IN = {"demo": "demo.gguf", "demo-vision": "demo-vision/demo-vision.gguf"}
@@ -92,24 +92,6 @@ def _numbers(n: Optional[int], stream: bool) -> "range":
     if n is not None and stream:
         raise lib.InvalidError("a stream is of one answer: leave out n, or ask for a stream n times")
     return range(n or 1)
-
-
-def _files(images: Optional[Sequence[Image]]) -> Any:
-    """The bytes of images, for C; None without images."""
-    if images is None or len(images) == 0:
-        return None
-    if isinstance(images, (str, bytes, os.PathLike)):
-        raise lib.InvalidError("images is one image: give a list of paths or bytes")
-    files = []
-    for one in images:
-        try:
-            if not isinstance(one, bytes):
-                with open(one, "rb") as file:
-                    one = file.read()
-        except (OSError, TypeError) as error:
-            raise lib.InvalidError(f"the image {one!r} cannot be read: {error}") from None
-        files.append(one)
-    return lib.images(files)
 
 
 def _with_images(messages: List[Any], n: int) -> List[Any]:
@@ -280,7 +262,7 @@ class Model:
                       tools: Optional[Sequence[Tool]] = None,
                       variables: Optional[Mapping[str, Any]] = None) -> List[int]:
         """The prompt that chat() makes of messages, by the model's chat template."""
-        return list(self._chat_prompt(messages, tools_text(tools), variables, _files(images)))
+        return list(self._chat_prompt(messages, tools_text(tools), variables, files_of(images)))
 
     def _chat_prompt(self, messages: Messages, tools: Optional[str], variables: Optional[Mapping[str, Any]],
                      files: Any = None) -> Any:
@@ -392,8 +374,9 @@ class Model:
              **options: "Unpack[Options]") -> Any:
         """Answers messages: a question, or a list of {"role": ..., "content": ...} as OpenAI's API has.
 
-        images: paths or bytes of JPEG, PNG, WebP or GIF files, for a model that reads images. They precede the text of
-            the last question, or stand where the contents of messages have parts {"type": "image"}
+        images: for a model that reads images: paths or bytes of JPEG, PNG, WebP or GIF files, or arrays of pixels,
+            uint8 [height, width, 3] in RGB. They precede the text of the last question, or stand where the contents of
+            messages have parts {"type": "image"}
         tools: what the model may call: functions with type hints, Pydantic classes, or dicts in OpenAI's form; the
             calls are in the answer's `tool_calls`, and running them is up to the caller
         variables: more for the chat template, such as {"enable_thinking": False}
@@ -401,7 +384,7 @@ class Model:
         n: returns a list of so many answers; the i-th has the seed `seed` + i
         options: see `ingot.Options`; with `schema`, the answer's `parsed` is the value
         """
-        numbers, may_be_called, files = _numbers(n, stream), tools_text(tools), _files(images)
+        numbers, may_be_called, files = _numbers(n, stream), tools_text(tools), files_of(images)
         prompt = self._chat_prompt(messages, may_be_called, variables, files)
         streams = [self._chat_stream(prompt, may_be_called, settled(options, i), files) for i in numbers]
         if stream:
@@ -455,7 +438,7 @@ class Model:
                     variables: Optional[Mapping[str, Any]] = None, stream: bool = False, n: Optional[int] = None,
                     **options: "Unpack[Options]") -> Any:
         """chat() for asyncio."""
-        numbers, may_be_called, files = _numbers(n, stream), tools_text(tools), _files(images)
+        numbers, may_be_called, files = _numbers(n, stream), tools_text(tools), files_of(images)
         prompt = self._chat_prompt(messages, may_be_called, variables, files)
         streams = [await self._chat_astream(prompt, may_be_called, settled(options, i), files) for i in numbers]
         if stream:

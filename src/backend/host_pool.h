@@ -12,7 +12,7 @@ namespace ingot {
 
 class HostPool {
  public:
-  // max_free: floats that the pool keeps while nobody owns them. The backend must outlive the pool.
+  // max_free: the most floats that the pool keeps for later calls of take(). The backend must outlive the pool.
   HostPool(Backend& backend, size_t max_free) : backend_(backend), free_(std::make_shared<Free>()) {
     free_->max_floats = max_free;
   }

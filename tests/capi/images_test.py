@@ -15,7 +15,7 @@ SOURCE = pathlib.Path(os.environ["INGOT_SOURCE"])
 sys.path.insert(0, str(SOURCE / "python"))
 sys.path.insert(0, str(SOURCE / "tests/server"))
 sys.dont_write_bytecode = True
-from drawn import png  # noqa: E402
+from drawn import pixels as drawn_pixels, png  # noqa: E402
 from ingot import InvalidError, Model  # noqa: E402
 
 SMOLVLM = SOURCE / "tests/data/vision/smolvlm"
@@ -63,6 +63,22 @@ def test_images_precede_the_last_question(model, tmp_path):
     assert model.chat("the cat", images=[png(40, 30, 1)], temperature=0, max_tokens=4).cached_tokens == 0
 
 
+def test_arrays_are_pictures(model):
+    pixels = np.frombuffer(drawn_pixels(40, 30), np.uint8).reshape(30, 40, 3)
+    alpha = np.dstack([pixels, np.full((30, 40), 255, np.uint8)])
+    grey = np.repeat(pixels[:, :, :1], 3, axis=2)
+
+    def logprobs(image):  # some tokens come from the cache, whose numbers are rounded
+        answer = model.chat("the cat", images=[image], temperature=0, max_tokens=1, logprobs=20)
+        return pytest.approx([logprob for _, logprob in answer.top_logprobs[0]], abs=2e-3)
+
+    def same(a, b):
+        return logprobs(a).expected == logprobs(b)
+
+    assert all(same(array, CAT) for array in (pixels, alpha, np.asfortranarray(pixels), np.repeat(pixels, 2, 1)[:, ::2]))
+    assert same(grey, grey[:, :, 0]) and same(grey, grey[:, :, :1]) and not same(grey, CAT)
+
+
 def test_streams_and_asyncio(model):
     whole = model.chat("the cat", images=[CAT], temperature=0, max_tokens=4)
     stream = model.chat("the cat", images=[CAT], temperature=0, max_tokens=4, stream=True)
@@ -78,6 +94,8 @@ def test_streams_and_asyncio(model):
 @pytest.mark.parametrize("images, words", [
     ([b""], "images\\[0\\]: the image is empty"), ([CAT, CAT[:50]], "images\\[1\\]: the image is a truncated PNG file"),
     ([b"%PDF-1.7"], "a PDF file"), (["/nonexistent.png"], "cannot be read"), ([5.5], "cannot be read"), (CAT, "images is one image"),
+    (np.zeros((4, 4, 3), np.uint8), "images is one image"), ([np.zeros((4, 4, 3))], "an array of float64 \\[4, 4, 3\\]: expected uint8"),
+    ([np.zeros((4, 4, 2), np.uint8)], "expected uint8"), ([np.zeros((0, 4, 3), np.uint8)], "an empty array"),
 ])
 def test_bad_images(model, images, words):
     with pytest.raises(InvalidError, match=words):

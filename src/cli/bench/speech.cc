@@ -105,7 +105,8 @@ void bench_speech(const SpeechBenchOptions& o) {
 void add_bench_speech(CLI::App& bench) {
   auto o = std::make_shared<SpeechBenchOptions>();
   CLI::App* command = bench.add_subcommand("speech", "Measure a speech model with random weights, by stage");
-  command->add_option("--shape", o->shape, "shape of a model of OpenAI: " + speech_shape_names())->capture_default_str();
+  command->add_option("--shape", o->shape, "shape of a model of OpenAI: " + speech_shape_names())
+      ->capture_default_str();
   command->add_option("--device", o->device, "device to compute on: cpu, cuda, cuda:1")->capture_default_str();
   command->add_option("--batches", o->batches, "numbers of windows at once")
       ->delimiter(',')

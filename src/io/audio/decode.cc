@@ -70,6 +70,13 @@ std::string audio_formats() {
   return text;
 }
 
+size_t SampleStream::read(std::span<float> to) {
+  const size_t n = std::min(to.size(), samples_.size() - at_);
+  std::copy_n(samples_.begin() + static_cast<std::ptrdiff_t>(at_), n, to.begin());
+  at_ += n;
+  return n;
+}
+
 std::unique_ptr<AudioStream> open_audio(std::span<const std::byte> file, const AudioLimits& limits) {
   const AudioBytes bytes(reinterpret_cast<const uint8_t*>(file.data()), file.size());
   if (bytes.empty()) throw Error("the audio is empty: it has no bytes");

@@ -8,6 +8,8 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace ingot {
 
@@ -28,6 +30,19 @@ class AudioStream {
   virtual std::optional<double> stated_seconds() const = 0;
   // After the end: whether the file states more samples than it has.
   virtual bool is_truncated() const = 0;
+};
+
+// Samples in memory, kSpeechRate a second.
+class SampleStream final : public AudioStream {
+ public:
+  explicit SampleStream(std::vector<float> samples) : samples_(std::move(samples)) {}
+  size_t read(std::span<float> to) override;
+  std::optional<double> stated_seconds() const override { return static_cast<double>(samples_.size()) / kSpeechRate; }
+  bool is_truncated() const override { return false; }
+
+ private:
+  const std::vector<float> samples_;
+  size_t at_ = 0;
 };
 
 // Opens an audio file in memory; the bytes must outlive the stream. Throws Error: the file has another format, is

@@ -16,7 +16,8 @@ namespace ingot {
 struct CrossAttentionBlock;
 
 // Some tokens of a text that is decoded. A text has a slot, which keeps the keys of its tokens. The window that the
-// text is about has a slot of its own, which keeps the keys of its sound. Several texts may be about one window (beams).
+// text is about has a slot of its own, which keeps the keys of its sound. Several texts may be about one window
+// (beams).
 struct SpeechStep {
   int text = 0, window = 0;  // slots
   std::span<const int32_t> tokens;

@@ -17,29 +17,13 @@
 namespace ingot {
 namespace {
 
-constexpr size_t kMaxQueuedBytes = 8 << 20;                 // of messages that no worker has read
+constexpr size_t kMaxQueuedBytes = kMaxSocketMessage;       // of messages that no worker has read
+constexpr size_t kMessageCost = 256;                        // bytes that a message takes besides its own
 constexpr std::chrono::hours kLongestSession{1};
 constexpr int64_t kLongestTurn = 60 * PcmResampler::kTo;    // samples of a turn before it is cut
 constexpr int64_t kMostSound = 600 * PcmResampler::kTo;     // samples that wait for a commit
 constexpr int64_t kSeen = 6 * PcmResampler::kTo, kEvery = PcmResampler::kTo / 10;  // of the search for turns
 constexpr int64_t kLeastCommit = PcmResampler::kTo / 10;
-
-class SamplesStream final : public AudioStream {
- public:
-  explicit SamplesStream(std::vector<float> samples) : samples_(std::move(samples)) {}
-  size_t read(std::span<float> to) override {
-    const size_t n = std::min(to.size(), samples_.size() - at_);
-    std::copy_n(samples_.begin() + static_cast<std::ptrdiff_t>(at_), n, to.begin());
-    at_ += n;
-    return n;
-  }
-  std::optional<double> stated_seconds() const override { return std::nullopt; }
-  bool is_truncated() const override { return false; }
-
- private:
-  const std::vector<float> samples_;
-  size_t at_ = 0;
-};
 
 class RealtimeSession final : public SocketHandler, public std::enable_shared_from_this<RealtimeSession> {
  public:
@@ -51,19 +35,17 @@ class RealtimeSession final : public SocketHandler, public std::enable_shared_fr
   void on_message(std::string bytes) override {
     {
       std::lock_guard lock(mutex_);
-      if (is_over_) return;
-      n_queued_ += bytes.size();
-      const bool is_late = std::chrono::steady_clock::now() - begun_ > kLongestSession;
-      if (is_late || n_queued_ > kMaxQueuedBytes) {
-        is_over_ = true;
-        queue_.clear();
-        return responder_->end(is_late ? "the session has lasted an hour: begin a new one"
-                                       : "more sound has come than the server can transcribe");
-      }
+      if (is_over_ || ends_late()) return;
+      if (n_queued_ > kMaxQueuedBytes) return end("more sound has come than the server can transcribe");
+      n_queued_ += bytes.size() + kMessageCost;
       queue_.push_back(std::move(bytes));
       if (std::exchange(is_running_, true)) return;
     }
     workers_.post([self = shared_from_this()] { self->run(); });
+  }
+  void on_beat() override {
+    std::lock_guard lock(mutex_);
+    if (!is_over_) ends_late();
   }
   void on_gone() {
     std::lock_guard lock(mutex_);
@@ -74,6 +56,18 @@ class RealtimeSession final : public SocketHandler, public std::enable_shared_fr
   void begin() { send({{"type", "session.created"}, {"session", session_json()}}); }
 
  private:
+  // ---- with the mutex ----
+  void end(const char* why) {
+    is_over_ = true;
+    queue_.clear();
+    responder_->end(why);
+  }
+  bool ends_late() {
+    const bool is_late = std::chrono::steady_clock::now() - begun_ > kLongestSession;
+    if (is_late) end("the session has lasted an hour: begin a new one");
+    return is_late;
+  }
+
   // ---- a worker, one at a time ----
   void run() {
     for (;;) {
@@ -84,7 +78,7 @@ class RealtimeSession final : public SocketHandler, public std::enable_shared_fr
         if (!is_running_) return;
         text = std::move(queue_.front());
         queue_.pop_front();
-        n_queued_ -= text.size();
+        n_queued_ -= text.size() + kMessageCost;
       }
       std::string id;
       try {
@@ -194,7 +188,7 @@ class RealtimeSession final : public SocketHandler, public std::enable_shared_fr
   }
 
   void append(const Fields& fields) {
-    const auto bytes = from_base64(fields.string("audio", 16 << 20).value_or(""));
+    const auto bytes = from_base64(fields.string("audio", kMaxSocketMessage).value_or(""));
     if (!bytes || bytes->size() % 2 != 0) fields.refuse("audio", "must be PCM of 16 bits, in Base64");
     std::vector<int16_t> pcm(bytes->size() / 2);
     if (!pcm.empty()) std::memcpy(pcm.data(), bytes->data(), bytes->size());
@@ -262,7 +256,7 @@ class RealtimeSession final : public SocketHandler, public std::enable_shared_fr
                     {"content", {{{"type", "input_audio"}, {"transcript", nullptr}}}}}}});
     constexpr const char* kPrefix = "conversation.item.input_audio_transcription.";
     try {
-      SamplesStream sound(std::move(part));
+      SampleStream sound(std::move(part));
       bool is_first = true;
       const Transcript transcript = model_->speech().transcribe(
           sound, options_, {.on_window = [&](std::span<const SpeechSegment> added, double, std::optional<double>) {

@@ -1,6 +1,6 @@
 // /v1/realtime of OpenAI's API, for transcription: a client sends sound over a WebSocket as it is recorded, and gets
-// the text of each part that it speaks. The server finds where speech begins and ends (server_vad), or the client commits
-// parts itself. The network's thread only puts messages into a queue; a worker reads them, one after another.
+// the text of each part that it speaks. The server finds where speech begins and ends (server_vad), or the client
+// commits parts itself. The network's thread only puts messages into a queue; a worker reads them, one after another.
 #pragma once
 #include <memory>
 

@@ -32,8 +32,8 @@ bool flag_of(const Fields& fields, const char* name) {
   return false;
 }
 
-// OpenAI's chunking_strategy: "auto", or an object of the type server_vad, whose numbers are checked and have no effect.
-// With one, windows end at pauses.
+// OpenAI's chunking_strategy: "auto", or an object of the type server_vad, whose numbers are checked and have no
+// effect. With one, windows end at pauses.
 bool wants_chunks(const Fields& fields) {
   const std::string text = fields.string("chunking_strategy", kMaxFieldBytes).value_or("");
   if (text.empty() || text == "auto") return text == "auto";

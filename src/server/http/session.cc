@@ -255,6 +255,8 @@ Task<bool> Session::answer(Exchange& exchange, Reply& reply) {
     const Exchange::Output output = exchange.take(silent || reply.wants_head);
     std::string bytes = wire_bytes(output, reply);
     if (bytes.empty() && silent && reply.is_stream) bytes = reply.piece(std::string(reply.nothing));
+    if (silent && reply.is_socket)
+      if (const auto handler = exchange.socket()) handler->on_beat();
     if (!bytes.empty()) {
       healthy = co_await send(std::move(bytes));
       reply.last_beat = Clock::now();
@@ -300,9 +302,11 @@ Task<bool> Session::answer(Exchange& exchange, Reply& reply) {
 void Session::read_socket(Exchange& exchange) {
   const std::shared_ptr<SocketHandler> handler = exchange.socket();
   if (!handler) return in_.clear();
-  if (!frames_) frames_.emplace(options().limits.body_bytes);
+  if (!frames_) frames_.emplace(kMaxSocketMessage);
+  const std::string bytes = std::exchange(in_, {});
+  std::string_view left = bytes;
   try {
-    while (auto message = frames_->next(in_)) {
+    while (auto message = frames_->next(left)) {
       switch (message->kind) {
         case SocketFrame::kText: handler->on_message(std::move(message->bytes)); break;
         case SocketFrame::kPing: exchange.send_frames(socket_frame(SocketFrame::kPong, message->bytes), false); break;
@@ -315,6 +319,7 @@ void Session::read_socket(Exchange& exchange) {
   } catch (const SocketReader::Fault& fault) {
     exchange.send_frames(socket_frame(SocketFrame::kClose, close_payload(fault.code, fault.why)), true);
   }
+  in_.insert(0, left);
 }
 
 std::string Session::wire_bytes(const Exchange::Output& output, Reply& reply) const {

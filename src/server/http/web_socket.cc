@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <utility>
 
 #include "base/base64.h"
 
@@ -55,7 +56,7 @@ std::string close_payload(int code, std::string_view why) {
 }
 
 // Reads the head of a frame, if all of it is there.
-bool SocketReader::read_head(std::string& in) {
+bool SocketReader::read_head(std::string_view& in) {
   if (in.size() < 2) return false;
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(in[i]); };
   const size_t n_length = (byte(1) & 0x7F) == 126 ? 2 : (byte(1) & 0x7F) == 127 ? 8 : 0;
@@ -71,25 +72,25 @@ bool SocketReader::read_head(std::string& in) {
   is_final_ = (byte(0) & 0x80) != 0;
   if (is_control && (!is_final_ || length > kMaxControl)) throw Fault{kProtocolFault, "a control frame is too long"};
   if (!is_control && (opcode == 0) != in_message_) throw Fault{kProtocolFault, "frames of messages are mixed"};
-  if (!is_control && message_.size() + length > max_bytes_) throw Fault{kTooLarge, "the message is too long"};
+  if (!is_control && length > max_bytes_ - message_.size()) throw Fault{kTooLarge, "the message is too long"};
   if (opcode != 0) kind_ = static_cast<SocketFrame>(opcode);
   if (opcode == 0) kind_ = of_message_;
   if (!is_control) of_message_ = kind_, in_message_ = true;
   for (size_t i = 0; i < 4; ++i) mask_[i] = byte(2 + n_length + i);
-  in.erase(0, 2 + n_length + 4);
+  in.remove_prefix(2 + n_length + 4);
   left_ = length, masked_ = 0, in_frame_ = true;
   control_.clear();
   return true;
 }
 
-std::optional<SocketReader::Message> SocketReader::next(std::string& in) {
+std::optional<SocketReader::Message> SocketReader::next(std::string_view& in) {
   for (;;) {
     if (!in_frame_ && !read_head(in)) return std::nullopt;
     const bool is_control = static_cast<uint8_t>(kind_) >= 8;
     std::string& to = is_control ? control_ : message_;
     const auto n = static_cast<size_t>(std::min<uint64_t>(left_, in.size()));
     for (size_t i = 0; i < n; ++i) to += static_cast<char>(static_cast<uint8_t>(in[i]) ^ mask_[masked_++ % 4]);
-    in.erase(0, n);
+    in.remove_prefix(n);
     left_ -= n;
     if (left_ > 0) return std::nullopt;
     in_frame_ = false;

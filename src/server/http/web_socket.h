@@ -33,10 +33,10 @@ class SocketReader {
 
   explicit SocketReader(size_t max_bytes) : max_bytes_(max_bytes) {}  // of a message
   // Takes bytes from the front of `in`. Returns the next message or control frame, if it is complete. Throws Fault.
-  std::optional<Message> next(std::string& in);
+  std::optional<Message> next(std::string_view& in);
 
  private:
-  bool read_head(std::string& in);
+  bool read_head(std::string_view& in);
 
   const size_t max_bytes_;
   bool in_frame_ = false, is_final_ = false, in_message_ = false;

@@ -67,15 +67,18 @@ std::string ollama_error_object(const ApiError& error);
 // The error in the form of the path's API.
 HttpResponse error_for(const std::string& path, const ApiError& error);
 
+inline constexpr size_t kMaxSocketMessage = size_t{8} << 20;  // bytes
+
 // Receives what a client sends over a WebSocket. Called on the network thread; must return quickly.
 class SocketHandler {
  public:
   virtual ~SocketHandler() = default;
-  virtual void on_message(std::string bytes) = 0;  // text
+  virtual void on_message(std::string bytes) = 0;  // text of at most kMaxSocketMessage bytes
+  virtual void on_beat() = 0;                      // after each ping interval in which the server sent nothing
 };
 
-// The answer to one request. Thread-safe. Call either respond() or stream(), or upgrade(), once. A Responder that is destroyed
-// without an answer sends error 500.
+// The answer to one request. Thread-safe. Call either respond() or stream(), or upgrade(), once. A Responder that is
+// destroyed without an answer sends error 500.
 class Responder {
  public:
   virtual ~Responder() = default;

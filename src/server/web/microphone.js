@@ -1,5 +1,5 @@
-// Dictation: while the button is on, the microphone is recorded. Then the server's speech model writes down what was said,
-// and the text is added to the box for the next message.
+// Dictation: while the button is on, the microphone is recorded. Then the server's speech model writes down what was
+// said, and the text is added to the box for the next message.
 import {transcribe} from '/api.js';
 
 const RATE = 16000, LONGEST_MS = 10 * 60 * 1000;

@@ -25,8 +25,8 @@ TEST_P(CudaGoldens, F32LogitsEqualTransformers) {
 }
 
 // f16 activations (11 bits) and an f16 cache. The largest logits of these models are 8 to 11. transformers' own logits
-// in half precision are off by 0.02 to 0.08, most for the model qwen2_tied (0.07 for lfm2, where these are off by 0.09, and
-// 0.06 for lfm3, where these are off by 0.12), and by 0.19 for jamba, where these are off by 0.16.
+// in half precision are off by 0.02 to 0.08, most for the model qwen2_tied (0.07 for lfm2, where these are off by 0.09,
+// and 0.06 for lfm3, where these are off by 0.12), and by 0.19 for jamba, where these are off by 0.16.
 TEST_P(CudaGoldens, F16LogitsAreNearTransformers) {
   const Golden golden = read_golden(GetParam());
   if (golden.name == "phimoe")

@@ -21,7 +21,7 @@ std::vector<std::string> batch_devices() {
 const SpeechOptions kGreedyOnly = {.language = "de", .temperatures = {0}, .most_no_speech = std::nullopt};
 
 Transcript transcript_with(SpeechModel& model, const SpeechOptions& options, std::vector<float> samples) {
-  SoundStream sound(std::move(samples));
+  SampleStream sound(std::move(samples));
   return model.transcribe(sound, options);
 }
 

@@ -33,24 +33,6 @@ inline std::vector<float> golden_sound(size_t n, uint32_t seed = 1) {
   return samples;
 }
 
-// Samples as a stream.
-class SoundStream final : public AudioStream {
- public:
-  explicit SoundStream(std::vector<float> samples) : samples_(std::move(samples)) {}
-  size_t read(std::span<float> to) override {
-    const size_t n = std::min(to.size(), samples_.size() - at_);
-    std::copy_n(samples_.begin() + static_cast<std::ptrdiff_t>(at_), n, to.begin());
-    at_ += n;
-    return n;
-  }
-  std::optional<double> stated_seconds() const override { return static_cast<double>(samples_.size()) / kSpeechRate; }
-  bool is_truncated() const override { return false; }
-
- private:
-  std::vector<float> samples_;
-  size_t at_ = 0;
-};
-
 inline nlohmann::json speech_goldens() {
   return nlohmann::json::parse(read_file((kSpeechData / "goldens.json").string()));
 }

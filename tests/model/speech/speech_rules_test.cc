@@ -64,7 +64,7 @@ TEST(Compression, IsThatOfZlib) {
 TEST(WindowReader, KeepsOneWindow) {
   std::vector<float> samples(1000);
   for (size_t i = 0; i < samples.size(); ++i) samples[i] = static_cast<float>(i);
-  SoundStream sound(samples);
+  SampleStream sound(samples);
   WindowReader reader(sound);
   EXPECT_EQ(reader.window(0, 100).size(), 100u);
   EXPECT_EQ(reader.n_read(), 100);

@@ -48,7 +48,7 @@ void expect_transcript(const Transcript& transcript, const nlohmann::json& windo
 const SpeechOptions kGreedy = {.language = "de", .temperatures = {0}, .most_no_speech = std::nullopt};
 
 Transcript transcript_of(SpeechModel& model, const SpeechOptions& options, size_t n = kGoldenSamples) {
-  SoundStream sound(golden_sound(n));
+  SampleStream sound(golden_sound(n));
   return model.transcribe(sound, options);
 }
 
@@ -187,7 +187,7 @@ TEST(Speech, APromptComesBefore) {
   options.prompt = speech_goldens()["prompt_text"];
   const auto expected = speech_goldens()["after_prompt"].get<std::vector<int32_t>>();
   const auto written_first = [&](const SpeechOptions& with) {  // in the first window
-    SoundStream sound(golden_sound(kGoldenSamples));
+    SampleStream sound(golden_sound(kGoldenSamples));
     std::vector<int32_t> written;
     model.transcribe(sound, with,
                      {.on_window = [&](std::span<const SpeechSegment> added, double, std::optional<double>) {
@@ -320,7 +320,7 @@ TEST(Speech, QuietWindowsAreNotDecoded) {
   std::vector<float> samples(2 * 9600, 1e-4f);  // two quiet windows, then the sound
   const std::vector<float> loud = golden_sound(kGoldenSamples);
   samples.insert(samples.end(), loud.begin(), loud.end());
-  SoundStream sound(samples);
+  SampleStream sound(samples);
   Transcript transcript = model.transcribe(sound, kGreedy);
   for (SpeechSegment& s : transcript.segments) s.start -= 1.2, s.end -= 1.2;
   expect_transcript(transcript, speech_goldens()["with_times"]);
@@ -336,7 +336,7 @@ TEST(Speech, WindowsBeginWhereThereIsSound) {
   samples.insert(samples.end(), loud.begin(), loud.end());
   // 4,800 samples are quiet pieces of 30 ms; a little of them is kept, and times are steps of 320 samples.
   constexpr int kSkipped = 4480;
-  SoundStream whole(samples), rest(std::vector<float>(samples.begin() + kSkipped, samples.end()));
+  SampleStream whole(samples), rest(std::vector<float>(samples.begin() + kSkipped, samples.end()));
   SpeechOptions options = kGreedy;
   options.quietest = -200;
   const Transcript expected = model.transcribe(rest, options), found = model.transcribe(whole, kGreedy);
@@ -352,7 +352,7 @@ TEST(Speech, CallersSeeEachWindowAndMayStop) {
   SpeechModel model(open_speech_files(kSpeechData.string()), speech_backend("cpu"));
   std::vector<double> done;
   size_t n_segments = 0;
-  SoundStream sound(golden_sound(kGoldenSamples));
+  SampleStream sound(golden_sound(kGoldenSamples));
   const Transcript transcript = model.transcribe(
       sound, kGreedy,
       {.on_window = [&](std::span<const SpeechSegment> added, double seconds, std::optional<double> all) {
@@ -393,7 +393,7 @@ TEST(Speech, WrongOptionsAreNamed) {
   EXPECT_THAT(options_refused(model, options), HasSubstr("does not know the language fr"));
   options = kGreedy, options.temperatures = {-1};
   EXPECT_THAT(options_refused(model, options), HasSubstr("temperature -1 is out of range"));
-  SoundStream nothing({});
+  SampleStream nothing({});
   EXPECT_THROW(model.transcribe(nothing, kGreedy), Error);
 }
 

@@ -118,8 +118,8 @@ void delta_rule(const DeltaJob& job) {
   }
 }
 
-// The tokens t to t + n of a scan, for some vectors of the strip's columns. An element of the matrix stays in a register
-// for all of these tokens.
+// The tokens t to t + n of a scan, for some vectors of the strip's columns. An element of the matrix stays in a
+// register for all of these tokens.
 template <int n, int n_vectors>
 INLINE void scan_tokens(const ScanJob& job, int t, float* s, const float (&x)[kScanTokens][kStateCols],
                         float (&y)[kScanTokens][kStateCols], int column) {
