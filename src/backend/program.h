@@ -43,7 +43,7 @@ struct Program {
   Tensor source;                // [max_source_rows, source_dim] f32: the rows of the batch's sources
   int layer_input_dim = 0;      // of all layers' own inputs (LayerInputsBlock); 0: layers have none
   Tensor layer_inputs;          // [max_tokens, layer_input_dim] f32
-  int streams_dim = 0;          // of what layers pass on besides x (AltUpStartBlock, Rwkv7Block); 0: nothing
+  int streams_dim = 0;          // of what layers pass on besides x (AltUpStartBlock, Rwkv7Block, KeepEmbeddingBlock)
   Tensor streams;               // [max_tokens, streams_dim] f32
   bool has_pair = false;        // begins with a DraftInputBlock
   Tensor pair;                  // [max_tokens, 2 * dim]: the output of that block

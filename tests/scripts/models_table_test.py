@@ -10,6 +10,7 @@ PAGE = (ROOT / "docs" / "models.md").read_text()
 # The same as deepseek_v3, qwen2, mistral, and the texts of qwen2_5_vl, of qwen2 and of qwen3_vl_moe, except for the name.
 SAME = {"kimi_k2", "mimo", "ministral", "qwen2_vl_text", "qwen2_5_omni_text", "qwen3_omni_moe_text"}
 EMBEDS = {"gemma-embedding": "gemma_embed", "bert": "bert", "nomic-bert": "nomic_bert", "modern-bert": "modern_bert"}
+ONLY_DIRECTORIES = {"zamba2": "Zamba 2"}  # without a GGUF form, described in words
 
 
 class ModelsTable(unittest.TestCase):
@@ -32,6 +33,9 @@ class ModelsTable(unittest.TestCase):
         for gguf, hf in rows:
             if gguf in EMBEDS:
                 self.assertRegex(PAGE, rf"(?m)^\| {EMBEDS[gguf]} \|(.*\|){{7}}$")
+                continue
+            if gguf in ONLY_DIRECTORIES:
+                self.assertIn(f"- **{ONLY_DIRECTORIES[gguf]}** ", PAGE)
                 continue
             self.assertRegex(PAGE, rf"(?m)^\| \w+ \| {re.escape(gguf)} \|")
             if hf not in SAME:

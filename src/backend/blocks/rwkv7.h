@@ -4,15 +4,9 @@
 #pragma once
 #include "backend/block.h"
 #include "backend/blocks/join.h"
+#include "backend/blocks/low_rank.h"
 
 namespace ingot {
-
-// A product of two matrices of low rank, with a bias.
-struct LowRank {
-  Weight down;  // [rank, dim]
-  Weight up;    // [dim, rank]
-  Tensor bias;  // [1, dim] or empty
-};
 
 struct Rwkv7Block {
   Tensor x;                  // in, out: [max_tokens, dim]

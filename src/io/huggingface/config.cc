@@ -45,6 +45,7 @@ constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
     {"sliding_window", "local_attention"},
     {"sliding_window_pattern", "global_attn_every_n_layers"},
     {"layer_types", "layers_block_type"},
+    {"head_dim", "attention_head_dim"},
     {"max_position_embeddings", "model_max_length"},
     {"norm_topk_prob", "moe_renormalize"},
     {"n_group", "num_expert_group"},

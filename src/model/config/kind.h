@@ -28,6 +28,10 @@ struct PartKind {
   TensorRows (*rows)();
   // Throws Error if the optional tensors that were found do not suffice. Null: nothing to check.
   void (*check)(Block& block, const Config& config, int layer, const WeightSource& source) = nullptr;
+  // The layer whose weights the layer shares, which is no later one or the layer itself, and what takes them from its
+  // block. Files may hold copies. Null: layers share nothing.
+  int (*holder)(const Config& config, int layer) = nullptr;
+  void (*share)(Block& to, const Block& from) = nullptr;
   // The kind's sizes, read from the keys of each dialect and written as keys of GGUF. They throw Error naming the key.
   // Layers have the parts of the architecture, which read_gguf may change. Null: the kind has no keys.
   void (*read_gguf)(const GgufKeys& keys, Config& config) = nullptr;

@@ -14,6 +14,7 @@ extern const PartKind kShortConvPart;
 extern const PartKind kMamba1Part, kMamba2Part;
 extern const PartKind kKdaPart, kRgLruPart;
 extern const PartKind kRwkv7Part, kChannelMixPart;
+extern const PartKind kSharedTransformerPart;
 extern const PartKind kLayerEndPart;
 extern const PartKind kAltUpPredictPart, kLaurelPart, kAltUpCorrectPart;
 
@@ -31,6 +32,7 @@ constexpr const PartKind* kKinds[] = {
     &kRgLruPart,
     &kRwkv7Part,
     &kChannelMixPart,
+    &kSharedTransformerPart,
     &kFeedForwardPart,
     &kExpertsPart,
     &kDenseExpertsPart,

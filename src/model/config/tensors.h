@@ -61,6 +61,11 @@ inline constexpr auto kOptional = [](const Config&) { return true; };
 // row. `n` is their number. Empty: the same order.
 using RowOrder = std::vector<int32_t> (*)(const Config&, int64_t n);
 
+// What the names of a tensor say: a layer, which may not be the tensor's own, and a number.
+struct TensorNames {
+  int layer = 0, number = 0;
+};
+
 // Names: "{}" stands for the layer. Names separated by '|' are tried in turn. "{1}" stands for the expert, if each
 // expert has a separate tensor. A name after '~' is for matrices that are stored transposed. Names of
 // vectors with '&' between them are joined. Matrices are
@@ -81,6 +86,8 @@ struct MatrixRow {
   std::vector<std::pair<const char*, std::vector<int32_t>>> (*gguf_split)(const Config&) = nullptr;
   unsigned use = kForMatmul;
   float (*gguf_factor)(const Config&, int64_t row) = nullptr;  // of the row in GGUF files; null: none
+  // The layer that the name in Hugging Face checkpoints says ("{0}"), and a number ("{2}"). Null: the tensor's layer.
+  TensorNames (*hf_names)(const Config&, int layer) = nullptr;
 
   // The dimension that ranks divide; none: ranks do not divide the tensor.
   Dim divided() const {

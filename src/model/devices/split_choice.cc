@@ -9,6 +9,7 @@
 #include "base/system.h"
 #include "model/config/layer_inputs.h"
 #include "model/layers/rwkv7.h"
+#include "model/layers/shared_transformer.h"
 #include "model/config/tensors.h"
 #include "model/devices/ranks.h"
 #include "model/devices/split_plan.h"
@@ -175,12 +176,13 @@ SplitWishes wishes_of(const Config& c, const RunnerOptions& o, size_t n_gpus) {
   return wishes;
 }
 
-// The inputs of all layers are computed where the embedding is. RWKV's layers read the values of the first layer.
+// The inputs of all layers are computed where the embedding is. RWKV's layers read the values of the first layer, and
+// Zamba's the embeddings.
 void check_layer_inputs(const Config& c, const Split& split) {
   if (split.n_devices() == 1) return;
-  if (c.part<Rwkv7Config>().head_dim > 0)
-    throw Error("the layers of this model read what its first layers made, so they must be on one device, but the "
-                "model needs several: use a smaller quantization, or one device");
+  if (c.part<Rwkv7Config>().head_dim > 0 || c.part<SharedTransformerConfig>().n_blocks > 0)
+    throw Error("the layers of this model read what its first layers made, so they must be on one device, but the model "
+                "needs several: use a smaller quantization, or one device");
   if (c.part<LayerInputsConfig>().width > 0)
     throw Error("this model has an input for each layer, so its layers must be on one device, but the model needs "
                 "several: use a smaller quantization, or one device");

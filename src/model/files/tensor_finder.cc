@@ -50,8 +50,8 @@ std::vector<std::string> TensorFinder::names_of(const char* names) {
   return all;
 }
 
-std::string TensorFinder::name_at(const std::string& pattern, int layer, int expert) {
-  return fmt::format(fmt::runtime(pattern), layer, expert);
+std::string TensorFinder::name_at(const std::string& pattern, int layer, int expert, int number) {
+  return fmt::format(fmt::runtime(pattern), layer, expert, number);
 }
 
 void TensorFinder::release(const HostTensor& found) {
@@ -103,16 +103,16 @@ bool TensorFinder::find_matrix(const Wanted& w, HostTensor& out) {
     if (pattern.find("{1}") != pattern.npos) {
       if (find_each(pattern, w, out)) return true;
     } else if (pattern.starts_with('~')) {
-      if (!find_stored(name_at(pattern.substr(1), w.layer, 0), w.n_matrices * w.n_in, rows / w.n_matrices, out))
+      if (!find_stored(name_at(pattern.substr(1), w.layer, 0, w.number), w.n_matrices * w.n_in, rows / w.n_matrices, out))
         continue;
       return transpose(w, out), take_rows(w, out), true;
-    } else if (find_stored(name_at(pattern, w.layer, 0), rows, w.n_in, out)) {
+    } else if (find_stored(name_at(pattern, w.layer, 0, w.number), rows, w.n_in, out)) {
       return take_rows(w, out), true;
     }
   }
   if (w.optional) return false;
   throw Error("{}: tensor '{}' is missing", source_.name(),
-              source_.stored_name(name_at(names_of(w.names).front(), w.layer, 0)));
+              source_.stored_name(name_at(names_of(w.names).front(), w.layer, 0, w.number)));
 }
 
 // Joins experts that are separate tensors. All must have the same format.
@@ -250,7 +250,7 @@ bool TensorFinder::find_vector(const Wanted& w, HostTensor& out) {
       if (join_vectors(pattern, w, out)) return true;
       continue;
     }
-    const std::string name = name_at(pattern, w.layer, 0);
+    const std::string name = name_at(pattern, w.layer, 0, w.number);
     if (name.empty() || !ask(name, w.n_matrices, stored, out)) continue;
     if ((out.n_in == 1 || out.n_out == 1 || w.n_matrices == 1) && out.n_in * out.n_out == w.n_matrices * stored)
       out.n_out = w.n_matrices, out.n_in = stored;  // [n, stored, 1], all in one row, or one vector as rows
@@ -281,7 +281,7 @@ bool TensorFinder::find_vector(const Wanted& w, HostTensor& out) {
   }
   if (w.optional) return false;
   throw Error("{}: tensor '{}' is missing", source_.name(),
-              source_.stored_name(name_at(names_of(w.names).front(), w.layer, 0)));
+              source_.stored_name(name_at(names_of(w.names).front(), w.layer, 0, w.number)));
 }
 
 // Joins vectors that are separate tensors, with names separated by '&'. False if there is no tensor of the first name.

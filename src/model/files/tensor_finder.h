@@ -31,7 +31,8 @@ class TensorFinder {
   // The name that a row has, or would have, in the checkpoint; for messages.
   template <class Row>
   std::string name_of(const Row& row, int layer) const {
-    return name_at(names_of(is_gguf() ? row.gguf_name : row.hf_name).front(), layer, 0);
+    const TensorNames said = names_said(row, layer);
+    return name_at(names_of(is_gguf() ? row.gguf_name : row.hf_name).front(), said.layer, 0, said.number);
   }
 
   // Tells the source that the data found will not be read again.
@@ -50,24 +51,33 @@ class TensorFinder {
     bool transposed = false;  // the wanted rows are the columns of the result
     bool add_one = false;
     bool is_log = false;
+    int number = 0;  // TensorNames
   };
 
   template <class Row>
   Wanted wanted_of(const Row& row, int layer, const Slice& slice, const Config& sizes) const {
+    const TensorNames said = names_said(row, layer);
     return {.names = is_gguf() ? row.gguf_name : row.hf_name,
-            .layer = layer,
+            .layer = said.layer,
             .optional = is_optional(row, config_),
             .n_matrices = count_of(row, sizes),
             .total = size_of(slice.total, sizes),
             .first = size_of(slice.first, sizes),
             .step = slice.step,
-            .transposed = slice.transposed};
+            .transposed = slice.transposed,
+            .number = said.number};
+  }
+  template <class Row>
+  TensorNames names_said(const Row& row, int layer) const {
+    if constexpr (requires { row.hf_names; })
+      if (row.hf_names != nullptr && !is_gguf()) return row.hf_names(config_, layer);
+    return {layer};
   }
 
   bool norm_weight_plus_one();
   bool is_gguf() const { return source_.dialect() == Dialect::kGguf; }
   static std::vector<std::string> names_of(const char* names);
-  static std::string name_at(const std::string& pattern, int layer, int expert);
+  static std::string name_at(const std::string& pattern, int layer, int expert, int number = 0);
   bool find_matrix(const Wanted& wanted, HostTensor& out);
   bool find_vector(const Wanted& wanted, HostTensor& out);
   bool join_vectors(const std::string& names, const Wanted& wanted, HostTensor& out);

@@ -34,6 +34,17 @@ bool makes_keys(std::string_view name) {
   return false;
 }
 
+int holder_of(const PartKind& kind, const Config& config, int layer) {
+  return kind.holder != nullptr ? kind.holder(config, layer) : layer;
+}
+
+// Files may keep copies of what a layer shares with an earlier one.
+bool is_copy(std::string_view name, const Config& config, int layer) {
+  return std::ranges::any_of(parts_of(config, layer), [&](const PartKind* kind) {
+    return holder_of(*kind, config, layer) != layer && name.find(kind->name) != name.npos;
+  });
+}
+
 bool is_known_to_be_unused(std::string_view name, const Config& config) {
   if (config.arch->encoder)  // poolers and heads are not needed
     return !name.starts_with("blk.") && name.find("layer.") == name.npos && name.find("layers.") == name.npos;
@@ -49,7 +60,9 @@ bool is_known_to_be_unused(std::string_view name, const Config& config) {
     if (at == name.npos) continue;
     std::from_chars(name.data() + at + layers.size(), name.data() + name.size(), layer);
     if (layer >= config.n_layers) return true;  // these layers only draft tokens
-    if (layer >= 0 && config.layer(layer).kv_layer >= 0 && makes_keys(name)) return true;
+    if (layer < 0) continue;
+    if (config.layer(layer).kv_layer >= 0 && makes_keys(name)) return true;
+    if (is_copy(name, config, layer)) return true;
   }
   return false;
 }
@@ -107,6 +120,8 @@ class Loader {
       Block& block = blocks[i++];
       if (!part_.layer(layer, part)) continue;
       load_rows(kind->rows(), block.data(), layer, [](const auto&) { return true; });
+      if (const int holder = holder_of(*kind, config_, layer); holder != layer)
+        kind->share(block, weights_.layers[static_cast<size_t>(holder)][i - 1]);
       if (kind->check != nullptr) kind->check(block, config_, layer, source_);
     }
     return blocks;

@@ -45,7 +45,8 @@ constexpr VectorRow mixer_norm(VectorMember member) {
           .hf_name = "model.layers.{}.input_layernorm.weight|model.layers.{}.attn_norm.weight|"
                      "model.layers.{}.attention_layernorm.weight|model.layers.{}.operator_norm.weight|"
                      "backbone.layers.{}.norm.weight|model.layers.{}.temporal_pre_norm.weight|"
-                     "model.layers.{}.attention_layer_norm.weight",
+                     "model.layers.{}.attention_layer_norm.weight|"
+                     "model.layers.{}.mamba_decoder.input_layernorm.weight",
           .member = member,
           .n = kModelDim,
           .when = [](const Config& c, int layer) {

@@ -54,7 +54,8 @@ bool has_norm(const Config& c, int) { return mamba(c).has_norm.value_or(true); }
 bool may_lack_norm(const Config& c) { return !mamba(c).has_norm; }
 
 // Names in hybrid models and in Mamba-2's own checkpoints.
-#define MIXER_NAMES(name) "model.layers.{}.mamba." name "|backbone.layers.{}.mixer." name
+#define MIXER_NAMES(name) \
+  "model.layers.{}.mamba." name "|backbone.layers.{}.mixer." name "|model.layers.{}.mamba_decoder.mamba." name
 
 constexpr MatrixRow kMatrices[] = {
     {.gguf_name = "blk.{}.ssm_in.weight", .hf_name = MIXER_NAMES("in_proj.weight"),
@@ -97,15 +98,15 @@ void read_gguf(const GgufKeys& keys, Config& c) {
   if (kv_mixer(*c.arch) != nullptr) mark_layers_without_kv_heads(keys, c, kMamba2Part);
 }
 
-// The names of a size in config.json: of hybrid models, of Nemotron-H, and of Mamba-2. A family has one of them.
+// The names of a size in config.json: of hybrid models, of Nemotron-H, of Mamba-2, and of Zamba 2. A family has one of them.
 struct SizeKey {
   std::initializer_list<const char*> names;
   int Mamba2Config::*field;
   int64_t low, high;
 };
 const SizeKey kSizes[] = {
-    {{"mamba_n_heads", "mamba_num_heads", "num_heads"}, &Mamba2Config::n_heads, 1, kMaxHeads},
-    {{"mamba_n_groups", "n_groups"}, &Mamba2Config::n_groups, 1, kMaxHeads},
+    {{"mamba_n_heads", "mamba_num_heads", "num_heads", "n_mamba_heads"}, &Mamba2Config::n_heads, 1, kMaxHeads},
+    {{"mamba_n_groups", "n_groups", "mamba_ngroups"}, &Mamba2Config::n_groups, 1, kMaxHeads},
     {{"mamba_d_state", "ssm_state_size", "state_size"}, &Mamba2Config::state_dim, 1, kMaxStateDim},
     {{"mamba_d_conv", "conv_kernel"}, &Mamba2Config::conv_width, 2, kMaxConvWidth},
 };
@@ -122,7 +123,7 @@ int64_t stated_inner(const HfConfig& file, const Config& c) {
 }
 
 void read_head_dim(const HfConfig& file, const Config& c, Mamba2Config& m) {
-  const char *dim = own_key(file, {"mamba_d_head", "mamba_head_dim", "head_dim"}),
+  const char *dim = own_key(file, {"mamba_d_head", "mamba_head_dim", "mamba_headdim", "head_dim"}),
              *heads = own_key(file, kSizes[0].names);
   const int64_t inner = stated_inner(file, c);
   m.head_dim = file.text_or(dim, "") == "auto" ? 0 : file.integer_or(dim, 0, 1, kMaxHeadDim);
@@ -157,6 +158,7 @@ void read_hf(const HfConfig& file, Config& c) {
   if (file.has("mamba_rms_norm")) m.has_norm = file.flag_or("mamba_rms_norm", false);
   if (m.has_norm == true && file.flag_or("mamba_norm_before_gate", false))
     throw file.error("mamba_norm_before_gate", "is true, which is not supported with mamba_rms_norm");
+  if (file.has("n_mamba_heads")) m.min_step = file.positive_or("time_step_min", 0);  // Zamba 2 has no other limit
   if (const auto limits = file.limits("time_step_limit")) std::tie(m.min_step, m.max_step) = *limits;
   c.parts.set(m);
   mark_layers(file, c);

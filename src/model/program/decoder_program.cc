@@ -13,12 +13,14 @@
 #include "backend/blocks/layer_inputs.h"
 #include "backend/blocks/plain_layers.h"
 #include "backend/blocks/remote.h"
+#include "backend/blocks/shared_transformer.h"
 #include "base/error.h"
 #include "model/config/altup.h"
 #include "model/config/layer_inputs.h"
 #include "model/config/shards.h"
 #include "model/files/draft_config.h"
 #include "model/layers/rwkv7.h"
+#include "model/layers/shared_transformer.h"
 #include "model/program/kv_caches.h"
 
 namespace ingot {
@@ -57,6 +59,7 @@ class Builder {
       if (i == 0) {
         blocks.emplace_back(embedding());
         if (c_.part<LayerInputsConfig>().width > 0) blocks.emplace_back(layer_inputs());
+        if (c_.part<SharedTransformerConfig>().n_blocks > 0) blocks.emplace_back(KeepEmbeddingBlock{});
         if (n_streams() > 0)
           blocks.emplace_back(AltUpStartBlock{.n_ids = n_streams() - 1, .project = weights_.model.altup_start});
       } else if (i == numbers_.head()) {
@@ -202,8 +205,8 @@ Program empty_program(const Config& c, const Weights& weights, Backend* backend,
   program.dim = c.dim;
   program.source_dim = c.source_dim;
   program.layer_input_dim = c.n_layers * c.part<LayerInputsConfig>().width;
-  const int n_streams = c.part<Rwkv7Config>().head_dim > 0 ? 1 : c.part<AltUpConfig>().n_streams - 1;
-  program.streams_dim = std::max(n_streams, 0) * c.dim;
+  const bool has_one = c.part<Rwkv7Config>().head_dim > 0 || c.part<SharedTransformerConfig>().n_blocks > 0;
+  program.streams_dim = has_one ? c.dim : std::max(c.part<AltUpConfig>().n_streams - 1, 0) * c.dim;
   if (n_layers_of(kv_shapes(c, part, 1, {})) == 0 || c.arch->learned_positions) return program;
   add_ropes(program, c, weights, backend, n_ctx);
   return program;

@@ -22,6 +22,7 @@
 #include "model/layers/mamba2.h"
 #include "model/layers/rg_lru.h"
 #include "model/layers/rwkv7.h"
+#include "model/layers/shared_transformer.h"
 #include "model/layers/short_conv.h"
 #include "model/program/shapes.h"
 #include "test_seed.h"
@@ -67,6 +68,10 @@ Config tiny(const char* arch) {
   }
   if (name == "rwkv7")
     c.parts.set(Rwkv7Config{.head_dim = 16, .decay_rank = 8, .rate_rank = 16, .value_rank = 4, .gate_rank = 24});
+  if (name == "zamba2") {
+    c.parts.set(SharedTransformerConfig{.n_blocks = 1, .adapter_rank = 4, .adapts_attention = true, .layers = {1}});
+    c.layers[1].parts = arch_parts(*c.arch, 1, false);
+  }
   if (name == "gemma3n") {
     c.parts.set(AltUpConfig{.n_streams = 3, .laurel_rank = 8});
     c.parts.set(LayerInputsConfig{.width = 8, .n_rows = 20});

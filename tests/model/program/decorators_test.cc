@@ -185,9 +185,9 @@ TEST(DecoratedOps, TheFirstThatWritesANanIsNamed) {
 }
 
 // Every architecture that generates text has a model here. The embedder's tests run the architectures that compute
-// vectors.
+// vectors, and zamba2_test.cc runs the one that has only directories.
 TEST(DecoratedOps, EveryArchitectureHasAModel) {
-  std::set<std::string> missing, seen;
+  std::set<std::string> missing, seen{"zamba2"};
   for (const std::string& name : golden_names())
     seen.insert(config_from_gguf(Gguf::open((kModels / (name + ".gguf")).string())).arch->gguf_name);
   for (const Arch& arch : all_archs())
