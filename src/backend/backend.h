@@ -213,6 +213,9 @@ class Backend {
   // x = factor * (x + norm(y))
   virtual void add_normed(Tensor x /* in, out [n, dim] */, Tensor y /* [n, dim]; overwritten */, const NormArgs& norm,
                           float factor = 1);
+  // y = norm(x * silu(gate)), where each row of the norm's weight is for a group of neighbours.
+  virtual void gated_norm(Tensor y /* out [n, dim] */, Tensor x /* [n, dim]; overwritten */, Tensor gate /* [n, dim] */,
+                          const NormArgs& norm /* weight [n_groups, dim / n_groups], without a bias */);
   // x += the sum of y over all ranks. If norms_sums(x, norm), then also normed = norm(x).
   virtual void add_reduced(Tensor x /* in, out [n, dim] */, Tensor y /* [n, dim], contiguous; overwritten */,
                            Tensor normed /* out [n, dim] */ = {}, const NormArgs& norm = {});

@@ -49,6 +49,16 @@ void Backend::add_normed(Tensor x, Tensor y, const NormArgs& args, float factor)
   if (factor != 1) scale(x, factor, 0);
 }
 
+void Backend::gated_norm(Tensor y, Tensor x, Tensor gate, const NormArgs& args) {
+  act_mul(x, gate, x, Activation::kSilu);
+  const int64_t width = args.weight.cols;
+  for (int64_t group = 0; group < args.weight.rows; ++group) {
+    NormArgs norm_of_group = args;
+    norm_of_group.weight = args.weight.slice_rows(group, 1);
+    norm(y.slice_cols(group * width, width), x.slice_cols(group * width, width), norm_of_group);
+  }
+}
+
 void Backend::add_reduced(Tensor x, Tensor y, Tensor norm_out, const NormArgs& args) {
   all_reduce(y);
   add(x, y);

@@ -44,7 +44,6 @@ struct AttentionArgs {
   Tensor sinks;          // [1, n_heads] or empty: a score without a key, included in the softmax
 };
 
-// Multiplies the queries of later positions: 1 + beta * ln(1 + floor((position + offset) / period)).
 // The patches of a picture, for a vision tower.
 struct PatchArgs {
   Tensor rgb;     // bytes [height, width, 3], four in a number: i32 [1, (3 * height * width + 3) / 4]
@@ -54,6 +53,7 @@ struct PatchArgs {
   int patch = 0;  // the side of a patch, in pixels
 };
 
+// Multiplies the queries of later positions: 1 + beta * ln(1 + floor((position + offset) / period)).
 struct PositionScale {
   float beta = 0;  // 0: no factor
   int period = 1;
@@ -281,10 +281,12 @@ struct Wkv7OutputsArgs {
 // The scan of a state-space model in which each element of a channel's state S decays by a factor of its own (Mamba,
 // arXiv:2312.00752). For each token:
 //   step = softplus(dt + dt_bias);  S[i] = exp(decay[i] step) S[i] + b[i] step x;  y = sum_i c[i] S[i] + skip x
+// With a gate, y is multiplied by silu(gate).
 struct SelectiveScanArgs {
   Tensor y;              // out: [n_tokens, n_channels]; may be x
   Tensor x;              // [n_tokens, n_channels]
-  Tensor dt;             // [n_tokens, n_channels]
+  Tensor dt;             // [n_tokens, n_channels]; overwritten
+  Tensor gate;           // [n_tokens, n_channels] or empty
   Tensor b, c;           // [n_tokens, state_dim]
   Tensor decay;          // [n_channels, state_dim]; negative
   Tensor dt_bias, skip;  // [1, n_channels]

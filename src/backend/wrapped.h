@@ -210,6 +210,9 @@ class Wrapped : public Backend {
   void add_normed(Tensor x, Tensor y, const NormArgs& args, float factor) override {
     around("add_normed", x, [&] { inner_->add_normed(x, y, args, factor); });
   }
+  void gated_norm(Tensor y, Tensor x, Tensor gate, const NormArgs& args) override {
+    around("gated_norm", y, [&] { inner_->gated_norm(y, x, gate, args); });
+  }
   void norm_matmul(Tensor y, Tensor x, Tensor normed, const NormArgs& args, const Weight& w, Tensor bias) override {
     around_normed("norm_matmul", args.weight ? normed : Tensor{}, y,
                   [&] { inner_->norm_matmul(y, x, normed, args, w, bias); });

@@ -276,6 +276,23 @@ inline OpCase add_normed_case(int64_t n, int64_t dim, NormKind kind, float facto
           }};
 }
 
+// Rows are parts of longer rows, as in a layer.
+inline OpCase gated_norm_case(int64_t n, int64_t n_groups, int64_t width) {
+  const int64_t dim = n_groups * width;
+  return {"gated_norm", fmt::format("gated_norm {} x {} groups of {}", n, n_groups, width), kFloatError,
+          8.0 * static_cast<double>(n * dim), 12.0 * static_cast<double>(n * dim), [=](OpRig& rig) {
+            const Tensor columns = rig.values(n, 2 * dim + 4), y = rig.output(n, dim);
+            const Tensor gate = columns.slice_cols(0, dim), x = columns.slice_cols(dim, dim);
+            NormArgs args = rig.norm(dim, NormKind::kRms, false);
+            args.weight = args.weight.reshape(n_groups, width);
+            return OpRun{[=, &rig] {
+                           if (rig.unfused()) return rig.backend().Backend::gated_norm(y, x, gate, args);
+                           rig.backend().gated_norm(y, x, gate, args);
+                         },
+                         {y}};
+          }};
+}
+
 // One norm of each row without a weight.
 inline OpCase plain_norm_case(int64_t n, int64_t dim) {
   return {"norm", fmt::format("norm without a weight {} x {}", n, dim), kFloatError, 0, 8.0 * static_cast<double>(n * dim),
@@ -408,6 +425,9 @@ inline void add_row_cases(std::vector<OpCase>& cases) {
       cases.push_back(scale_case(n, dim, 0.3f, 0.0f));
       cases.push_back(scale_case(n, dim, 0.7f, 30.0f));
     }
+  for (const int64_t n : {1, 5})
+    for (const int64_t n_groups : {1, 3, 8})
+      for (const int64_t width : {1, 33, 128, 700, 2052, 9000}) cases.push_back(gated_norm_case(n, n_groups, width));
   for (const int64_t n : {1, 7, 40})
     for (const int64_t dim : {1, 33, 512}) cases.push_back(copy_case(n, dim));
   cases.push_back(scale_case(3, 50000, 1.0f, 25.0f));

@@ -98,17 +98,19 @@ TEST_P(Scans, CutsOfALongScanChangeNoBitWhereDeterministic) {
 // A layer whose channels have states that decay element by element. All inputs of a token are in one row.
 struct SelectiveLayer {
   int n_channels, state_dim;
+  bool gates;
   std::vector<float> decay, dt_bias, skip;
 
-  explicit SelectiveLayer(LayerRandom& random) {
+  explicit SelectiveLayer(LayerRandom& random) : SelectiveLayer(random, random.integer(1, 64)) {}
+  SelectiveLayer(LayerRandom& random, int of_state) : state_dim(of_state) {
     n_channels = random.integer(8, 150);  // with fewer, the terms of all outputs of a token may cancel
-    state_dim = random.integer(1, 64);
+    gates = random.integer(0, 1) == 1;
     decay = random.normal(int64_t{n_channels} * state_dim, -1, 1.5f);
     for (float& d : decay) d = -std::exp(d);
     dt_bias = random.normal(n_channels, 0, 2);
     skip = random.normal(n_channels, 0, 1);
   }
-  int columns() const { return 2 * n_channels + 2 * state_dim; }  // x, dt, b, c
+  int columns() const { return 3 * n_channels + 2 * state_dim; }  // x, dt, gates, b, c
   int width() const { return n_channels; }
   StateShape shape() const {
     return states_of({.name = "states", .rows = state_dim, .cols = n_channels, .by_column = true});
@@ -121,8 +123,9 @@ struct SelectiveLayer {
     backend.selective_scan({.y = x,
                             .x = x,
                             .dt = all.slice_cols(n_channels, n_channels),
-                            .b = all.slice_cols(2 * n_channels, state_dim),
-                            .c = all.slice_cols(2 * n_channels + state_dim, state_dim),
+                            .gate = gates ? all.slice_cols(2 * n_channels, n_channels) : Tensor{},
+                            .b = all.slice_cols(3 * n_channels, state_dim),
+                            .c = all.slice_cols(3 * n_channels + state_dim, state_dim),
                             .decay = upload(backend, n_channels, state_dim, decay),
                             .dt_bias = upload(backend, 1, n_channels, dt_bias),
                             .skip = upload(backend, 1, n_channels, skip),
@@ -134,6 +137,18 @@ struct SelectiveLayer {
 
 TEST_P(Scans, SelectiveScanEqualsRefInAnySteps) {
   for (int round = 0; round < 12 && !HasFailure(); ++round) expect_ref(SelectiveLayer(random_), 150, 1.5f);
+}
+
+// Lengths around those at which a GPU cuts a sequence into parts.
+TEST_P(Scans, SelectiveScanEqualsRefOverManyTokens) {
+  for (const int state_dim : {3, 16, 17})
+    for (const int n_long : {256, random_.integer(257, 400), 320})
+      if (!HasFailure()) expect_ref(SelectiveLayer(random_, state_dim), n_long, 1);
+}
+
+TEST_P(Scans, CutsOfALongSelectiveScanChangeNoBitWhereDeterministic) {
+  const auto own = GetParam() == "cuda" ? create_cuda_backend({.device = "cuda", .deterministic = true}) : nullptr;
+  expect_same_in_cuts(SelectiveLayer(random_, 16), own ? *own : *backend_, 400, 300);
 }
 
 TEST_P(Scans, CutsOfASelectiveScanChangeNoBit) { expect_same_in_cuts(SelectiveLayer(random_)); }
@@ -174,6 +189,11 @@ struct KdaLayer {
     return values_of(backend, y);
   }
 };
+
+TEST_P(Scans, CutsOfKdaChangeNoBit) {
+  for (const int head_dim : {20, 64, 128, 200})
+    if (!HasFailure()) expect_same_in_cuts(KdaLayer(random_, head_dim));
+}
 
 TEST_P(Scans, KdaEqualsRefInAnySteps) {
   for (const int head_dim : {6, 33, 64, 128, 200})

@@ -26,8 +26,8 @@ struct Mamba1Block {
   StateCache* states = nullptr;
   int first_state = 0;  // buffers: the inputs of the convolution, the channels' states
   Join join;
-  Tensor normed;                           // as in AttentionBlock
-  Tensor columns, scan_inputs, dt, branch;  // scratch: the outputs of w_in, w_x, w_dt
+  Tensor normed;                                  // as in AttentionBlock
+  Tensor columns, scan_inputs, dt, gated, branch;  // scratch: the outputs of w_in, w_x, w_dt, the scan; join's
   void lay_out(Buffers& buffers);
 };
 void run_block(const Mamba1Block& b, Backend& backend);

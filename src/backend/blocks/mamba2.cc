@@ -7,6 +7,7 @@ namespace ingot {
 void Mamba2Block::lay_out(Buffers& buffers) {
   buffers.scratch_f32(columns, 2 * inner() + 2 * keys() + n_heads);
   buffers.scratch_f32(keep, n_heads);
+  buffers.scratch_act(gated, inner());
   if (!join.is_plain()) buffers.scratch_f32(branch, x.cols);
 }
 
@@ -49,15 +50,12 @@ void run_block(const Mamba2Block& b, Backend& backend) {
                     .max_step = b.max_step,
                     .states = b.states,
                     .buffer = b.first_state + 1});
-  backend.act_mul(values, gates, values, Activation::kSilu);
-  const int64_t width = inner / b.n_groups;
-  for (int group = 0; b.value_norm.weight && group < b.n_groups; ++group) {
-    const Tensor part = values.slice_cols(group * width, width);
-    NormArgs norm = b.value_norm;
-    norm.weight = norm.weight.slice_rows(group, 1);
-    backend.norm(part, part, norm);
-  }
-  join(backend, b.join, x, backend.token_rows(b.branch), values, b.wo, {}, norm_out);
+  const Tensor gated = b.value_norm.weight ? backend.token_rows(b.gated) : values;
+  if (b.value_norm.weight)
+    backend.gated_norm(gated, values, gates, b.value_norm);
+  else
+    backend.act_mul(values, gates, values, Activation::kSilu);
+  join(backend, b.join, x, backend.token_rows(b.branch), gated, b.wo, {}, norm_out);
 }
 
 }  // namespace ingot

@@ -25,8 +25,8 @@ struct Mamba2Block {
   StateCache* states = nullptr;
   int first_state = 0;  // buffers: the inputs of the convolution, the heads' matrices
   Join join;
-  Tensor normed;                 // as in AttentionBlock
-  Tensor columns, keep, branch;  // scratch; columns: the outputs of w_in
+  Tensor normed;                        // as in AttentionBlock
+  Tensor columns, keep, gated, branch;  // scratch; columns: the outputs of w_in; gated: [max_tokens, inner]
   int64_t inner() const { return int64_t{n_heads} * head_dim; }
   int64_t keys() const { return int64_t{n_groups} * state_dim; }
   std::array<int64_t, 5> columns_of_w_in() const { return {inner(), inner(), keys(), keys(), n_heads}; }

@@ -176,6 +176,7 @@ void CpuBackend::selective_scan(const SelectiveScanArgs& a) {
                                 .state_dim = static_cast<int>(state_dim),
                                 .n_cols = static_cast<int>(std::min<int64_t>(kStateCols, n_channels - first))});
   });
+  if (a.gate) act_mul(a.y, a.gate, a.y, Activation::kSilu);
 }
 
 void CpuBackend::kda_inputs(const KdaInputsArgs& args) {

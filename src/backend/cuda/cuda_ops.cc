@@ -29,6 +29,12 @@ void CudaBackend::add_normed(Tensor x, Tensor y, const NormArgs& args, float fac
   check_launch("add_normed_rows");
 }
 
+void CudaBackend::gated_norm(Tensor y, Tensor x, Tensor gate, const NormArgs& args) {
+  if (!cuda::can_gated_norm(y, x, gate, args)) return Backend::gated_norm(y, x, gate, args);
+  cuda::gated_norm_rows(y, x, gate, args, core_.device);
+  check_launch("gated_norm_rows");
+}
+
 void CudaBackend::act_mul(Tensor y, Tensor gate, Tensor up, Activation act) {
   cuda::act_mul_rows(y, gate, up, act, core_.device);
   check_launch("act_mul_rows");

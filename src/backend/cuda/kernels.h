@@ -129,6 +129,9 @@ void norm_rows(const Tensor& y, const Tensor& x, const NormArgs& args, Device& d
 // can_add_normed: whether add_normed_rows() takes these rows.
 bool can_add_normed(const Tensor& x, const Tensor& y, const NormArgs& args);
 void add_normed_rows(const Tensor& x, const Tensor& y, const NormArgs& args, float factor, Device& device);
+// can_gated_norm: whether gated_norm_rows() takes these rows.
+bool can_gated_norm(const Tensor& y, const Tensor& x, const Tensor& gate, const NormArgs& args);
+void gated_norm_rows(const Tensor& y, const Tensor& x, const Tensor& gate, const NormArgs& args, Device& device);
 void add_rows(const Tensor& x, const Tensor& y, bool y_is_one_row, Device& device);
 void act_mul_rows(const Tensor& y, const Tensor& gate, const Tensor& up, Activation act, Device& device,
                   bool rounds = false);

@@ -71,12 +71,12 @@ __global__ void norm_kernel(Y* y, int64_t y_stride, const X* x, int64_t x_stride
 
 // LayerNorm of rows, each by one warp in registers: no barrier. The number of rows must not decide between this kernel
 // and the other, because with --deterministic a row has the same bits in any batch.
-constexpr int kRowsOfBlock = kThreads / 32, kMaxLayerPacks = 12;
+constexpr int kRowsOfBlock = kThreads / 32, kMaxLayerPacks = 32;
 
 bool can_layer_norm(const Tensor& y, const Tensor& x, const NormArgs& a) {
-  return a.kind == NormKind::kLayer && a.weight && a.bias && x.dtype == DType::kF32 && x.cols % 4 == 0 &&
+  return a.kind == NormKind::kLayer && a.weight && x.dtype == DType::kF32 && x.cols % 4 == 0 &&
          x.cols <= 4 * 32 * kMaxLayerPacks && x.stride % 4 == 0 && y.stride % 4 == 0 &&
-         on_16_bytes(x.data) && on_16_bytes(y.data) && on_16_bytes(a.weight.data) && on_16_bytes(a.bias.data);
+         on_16_bytes(x.data) && on_16_bytes(y.data) && on_16_bytes(a.weight.data) && (!a.bias || on_16_bytes(a.bias.data));
 }
 
 template <class Y, int kPacks>
@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(kThreads) layer_norm_kernel(Y* y, int64_t y_st
 #pragma unroll
   for (int j = 0; j < kPacks; ++j)
     if (const int i = lane + 32 * j; i < n_packs) {
-      const float4 v = kept[j], w = weight[i], b = bias[i];
+      const float4 v = kept[j], w = weight[i], b = bias != nullptr ? bias[i] : float4{};
       store4(y + row * y_stride + 4 * i,
              make_float4(v.x * inverse * w.x + b.x, v.y * inverse * w.y + b.y, v.z * inverse * w.z + b.z,
                          v.w * inverse * w.w + b.w));
@@ -124,6 +124,8 @@ void layer_norm(const Tensor& y, const Tensor& x, const NormArgs& a, Device& dev
   };
   n_packs <= 32 * 4 ? run(layer_norm_kernel<Y, 4>)
   : n_packs <= 32 * 8 ? run(layer_norm_kernel<Y, 8>)
+  : n_packs <= 32 * 12 ? run(layer_norm_kernel<Y, 12>)
+  : n_packs <= 32 * 20 ? run(layer_norm_kernel<Y, 20>)
                       : run(layer_norm_kernel<Y, kMaxLayerPacks>);
 }
 

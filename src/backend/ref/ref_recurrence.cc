@@ -155,6 +155,7 @@ void Backend::selective_scan(const SelectiveScanArgs& args) {
   a.y = in_place ? host.inout(a.y) : host.out(a.y);
   a.x = in_place ? a.y : host.in(a.x);
   for (Tensor* t : {&a.dt, &a.b, &a.c, &a.decay, &a.dt_bias, &a.skip}) *t = host.in(*t);
+  if (a.gate) a.gate = host.in(a.gate);
   const Batch& batch = batch_;
   auto& states = static_cast<RefStates&>(*a.states);
   const StateBuffer& s = states.buffer(a.buffer);
@@ -174,6 +175,7 @@ void Backend::selective_scan(const SelectiveScanArgs& args) {
           element = static_cast<float>(std::exp(a.decay.f32(j)[i] * step) * element + a.b.f32(t)[i] * step * x);
           out += double{a.c.f32(t)[i]} * element;
         }
+        if (a.gate) out *= a.gate.f32(t)[j] * sigmoid(a.gate.f32(t)[j]);
         a.y.f32(t)[j] = static_cast<float>(out);
       }
     std::copy(state.begin(), state.end(), states.matrix(batch.state_out[seq], a.buffer));

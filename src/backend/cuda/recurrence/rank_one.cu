@@ -1,8 +1,7 @@
 // Recurrences that decay by a factor for each row of a head's matrix and change by two products of vectors, token by
-// token, and their inputs for Kimi's delta attention. A warp handles a few columns of a head's matrix: its lanes have
-// the rows in registers. So a token's result never depends on the batch. The inputs of the next tokens are read while
-// some tokens are computed.
-#include "backend/cuda/launch.cuh"
+// token, and their inputs for Kimi's delta attention. A few lanes have a column of a head's matrix in registers, and
+// sum their shares. So a token's result never depends on the batch.
+#include "backend/cuda/recurrence/columns.cuh"
 #include "backend/cuda/recurrence/recurrence.cuh"
 #include "backend/cuda/recurrence/recurrence.h"
 
@@ -12,14 +11,7 @@ using namespace recurrence;
 
 namespace {
 
-constexpr int kRuleThreads = 128, kRuleLanes = 32, kRuleWarps = kRuleThreads / kRuleLanes;
-constexpr int kWarpColumns = 4, kBlockColumns = kRuleWarps * kWarpColumns;
-
-__device__ __forceinline__ float warp_sum(float v) {
-#pragma unroll
-  for (int i = kRuleLanes / 2; i > 0; i /= 2) v += __shfl_xor_sync(0xFFFFFFFFu, v, i);
-  return v;
-}
+constexpr int kHeadLanes = 32, kRuleThreads = 128, kBlockColumns = kRuleThreads / kColumnLanes;
 
 struct KdaInputs {
   float *q, *k, *keep, *a, *b;
@@ -29,9 +21,9 @@ struct KdaInputs {
 };
 
 // A warp handles a head of a token.
-__global__ void __launch_bounds__(kRuleLanes) kda_inputs_kernel(const __grid_constant__ KdaInputs p) {
+__global__ void __launch_bounds__(kHeadLanes) kda_inputs_kernel(const __grid_constant__ KdaInputs p) {
   start_dependent();
-  constexpr int kMost = kMaxKeyDim / kRuleLanes;
+  constexpr int kMost = kMaxKeyDim / kHeadLanes;
   const int64_t t = blockIdx.x;
   const int head = blockIdx.y, first = head * p.head_dim;
   float *q = p.q + t * p.q_stride + first, *k = p.k + t * p.k_stride + first,
@@ -40,7 +32,7 @@ __global__ void __launch_bounds__(kRuleLanes) kda_inputs_kernel(const __grid_con
   float qs[kMost], ks[kMost], q_squares = 0, k_squares = 0;
 #pragma unroll
   for (int j = 0; j < kMost; ++j) {
-    const int row = j * kRuleLanes + threadIdx.x;
+    const int row = j * kHeadLanes + threadIdx.x;
     qs[j] = row < p.head_dim ? q[row] : 0.0f, ks[j] = row < p.head_dim ? k[row] : 0.0f;
     q_squares = fmaf(qs[j], qs[j], q_squares), k_squares = fmaf(ks[j], ks[j], k_squares);
   }
@@ -49,7 +41,7 @@ __global__ void __launch_bounds__(kRuleLanes) kda_inputs_kernel(const __grid_con
               beta = sigmoid(p.beta[t * p.beta_stride + head]);
 #pragma unroll
   for (int j = 0; j < kMost; ++j) {
-    const int row = j * kRuleLanes + threadIdx.x;
+    const int row = j * kHeadLanes + threadIdx.x;
     if (row >= p.head_dim) break;
     const float factor = expf(decay * softplus(keep[row] + p.dt[first + row])), key = ks[j] * k_scale;
     q[row] = qs[j] * q_scale;
@@ -69,97 +61,90 @@ struct RankOne {
   DeviceBatch batch;
 };
 
-// kPer: rows of the matrix in a lane.
-template <int kPer>
-struct RuleInputs {
-  float q[kPer], keep[kPer], a[kPer], b[kPer], k[kPer], v[kWarpColumns];
-
-  __device__ void read(const RankOne& p, int64_t t, int head, const int (&rows)[kPer],
-                       const int (&columns)[kWarpColumns]) {
-#pragma unroll
-    for (int j = 0; j < kPer; ++j) {
-      const bool is_row = rows[j] < p.key_dim;
-      const int64_t at = int64_t{head} * p.key_dim + rows[j];
-      q[j] = is_row ? p.q[t * p.q_stride + at] : 0.0f;
-      keep[j] = is_row ? p.keep[t * p.keep_stride + at] : 0.0f;
-      a[j] = is_row ? p.a[t * p.a_stride + at] : 0.0f;
-      b[j] = is_row ? p.b[t * p.b_stride + at] : 0.0f;
-      k[j] = is_row ? p.k[t * p.k_stride + at] : 0.0f;
-    }
-#pragma unroll
-    for (int i = 0; i < kWarpColumns; ++i) v[i] = p.v[t * p.v_stride + int64_t{head} * p.value_dim + columns[i]];
-  }
-
-  // Changes the columns s of the matrix, and reads them.
-  __device__ __forceinline__ void apply(float (&s)[kWarpColumns][kPer], float (&out)[kWarpColumns]) const {
-#pragma unroll
-    for (int i = 0; i < kWarpColumns; ++i) {
-      float known = 0;
-#pragma unroll
-      for (int j = 0; j < kPer; ++j) known = fmaf(a[j], s[i][j], known);
-      known = warp_sum(known);
-      float sum = 0;
-#pragma unroll
-      for (int j = 0; j < kPer; ++j) {
-        s[i][j] = fmaf(keep[j], s[i][j], fmaf(b[j], known, k[j] * v[i]));
-        sum = fmaf(q[j], s[i][j], sum);
-      }
-      out[i] = warp_sum(sum);
-    }
-  }
+// The inputs of a few tokens in shared memory. Rows past the last are zeros.
+template <int kRows, int kTokens>
+struct RuleTokens {
+  float q[kTokens][kRows], keep[kTokens][kRows], a[kTokens][kRows], b[kTokens][kRows], k[kTokens][kRows];
+  float v[kTokens][kBlockColumns];
 };
 
-// kAhead: tokens whose inputs are read at once.
-template <int kPer, int kAhead>
+template <bool kPacks, int kRows, int kTokens>
+__device__ __forceinline__ void copy_tokens(RuleTokens<kRows, kTokens>& to, const RankOne& p, int head, int64_t first,
+                                            int n) {
+  const int64_t row = int64_t{head} * p.key_dim;
+  copy_rows<kPacks>(to.q, p.q + first * p.q_stride + row, p.q_stride, n, p.key_dim, kRuleThreads);
+  copy_rows<kPacks>(to.keep, p.keep + first * p.keep_stride + row, p.keep_stride, n, p.key_dim, kRuleThreads);
+  copy_rows<kPacks>(to.a, p.a + first * p.a_stride + row, p.a_stride, n, p.key_dim, kRuleThreads);
+  copy_rows<kPacks>(to.b, p.b + first * p.b_stride + row, p.b_stride, n, p.key_dim, kRuleThreads);
+  copy_rows<kPacks>(to.k, p.k + first * p.k_stride + row, p.k_stride, n, p.key_dim, kRuleThreads);
+  const int first_column = static_cast<int>(blockIdx.x) * kBlockColumns;
+  copy_rows<false>(to.v, p.v + first * p.v_stride + int64_t{head} * p.value_dim + first_column, p.v_stride, n,
+                   p.value_dim - first_column, kRuleThreads);
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+// kPer: rows of the matrix in a lane. The next tokens are copied while some tokens are used. A token's q S and the next
+// token's a S are sums over the same matrix, and are made together.
+template <int kPer, int kTokens, bool kPacks>
 __global__ void __launch_bounds__(kRuleThreads) rank_one_kernel(const __grid_constant__ RankOne p) {
+  using Tokens = RuleTokens<kPer * kColumnLanes, kTokens>;
+  __shared__ __align__(16) Tokens chunks[2];
   start_dependent();
-  const int lane = threadIdx.x % kRuleLanes, head = blockIdx.y, seq = blockIdx.z,
-            first = static_cast<int>(blockIdx.x) * kBlockColumns + threadIdx.x / kRuleLanes * kWarpColumns;
-  if (first >= p.value_dim) return;  // a whole warp
+  const int lane = threadIdx.x % kColumnLanes, head = blockIdx.y, seq = blockIdx.z,
+            local = static_cast<int>(threadIdx.x) / kColumnLanes,
+            column = static_cast<int>(blockIdx.x) * kBlockColumns + local;
+  const bool writes = column < p.value_dim;  // lanes past the last column only take part in shuffles
   const int begin = p.batch.q_start[seq], end = p.batch.q_start[seq + 1], in = p.batch.state_in[seq];
-  int rows[kPer], columns[kWarpColumns];
+  copy_tokens<kPacks>(chunks[0], p, head, begin, min(kTokens, end - begin));
+  const int64_t of_column = int64_t{head} * p.value_dim + column, place = of_column * p.key_dim;
+  float s[kPer];
+  load_column<kPacks>(s, p.states.data + in * p.states.slot_floats + place, lane, in >= 0 && writes ? p.key_dim : 0);
+  float* y = p.y + begin * p.y_stride + of_column;
+  int at = 0;
+  for (int first = begin; first < end; first += kTokens, at ^= 1) {
+    asm volatile("cp.async.wait_group 0;" ::: "memory");
+    __syncthreads();
+    const Tokens& chunk = chunks[at];
+    const int n = min(kTokens, end - first);
+    copy_tokens<kPacks>(chunks[at ^ 1], p, head, first + n, min(kTokens, end - first - n));
+    float a[kPer], sums[2];  // a S, q S
+    load_rows(a, chunk.a[0], lane);
+    sums[0] = dot_rows(a, s), sums[1] = 0;
+    sum_lanes(sums);
+    for (int t = 0; t < n; ++t, y += p.y_stride) {
+      float q[kPer], keep[kPer], b[kPer], k[kPer];
+      load_rows(keep, chunk.keep[t], lane);
+      load_rows(k, chunk.k[t], lane);
+      load_rows(b, chunk.b[t], lane);
+      load_rows(a, chunk.a[min(t + 1, n - 1)], lane);
+      load_rows(q, chunk.q[t], lane);
+      const float v = chunk.v[t][local];
 #pragma unroll
-  for (int j = 0; j < kPer; ++j) rows[j] = j * kRuleLanes + lane;
-#pragma unroll
-  for (int i = 0; i < kWarpColumns; ++i) columns[i] = min(first + i, p.value_dim - 1);
-  const auto place = [&](int i, int j) {
-    return (int64_t{head} * p.value_dim + columns[i]) * p.key_dim + rows[j];
-  };
-  const float* before = p.states.data + in * p.states.slot_floats;
-  float s[kWarpColumns][kPer];
-#pragma unroll
-  for (int i = 0; i < kWarpColumns; ++i)
-#pragma unroll
-    for (int j = 0; j < kPer; ++j) s[i][j] = in >= 0 && rows[j] < p.key_dim ? before[place(i, j)] : 0.0f;
-  RuleInputs<kPer> next[kAhead];
-  const auto read = [&](int64_t t) {
-#pragma unroll
-    for (int i = 0; i < kAhead; ++i)
-      if (t + i < end) next[i].read(p, t + i, head, rows, columns);
-  };
-  read(begin);
-  for (int64_t t = begin; t < end; t += kAhead) {
-    RuleInputs<kPer> tokens[kAhead];
-#pragma unroll
-    for (int i = 0; i < kAhead; ++i) tokens[i] = next[i];
-    read(t + kAhead);
-#pragma unroll
-    for (int i = 0; i < kAhead; ++i) {
-      if (t + i >= end) break;
-      float out[kWarpColumns];
-      tokens[i].apply(s, out);
-#pragma unroll
-      for (int j = 0; j < kWarpColumns; ++j)
-        if (lane == j && first + j < p.value_dim)
-          p.y[(t + i) * p.y_stride + int64_t{head} * p.value_dim + columns[j]] = out[j];
+      for (int j = 0; j < kPer; ++j) s[j] = fmaf(b[j], sums[0], fmaf(keep[j], s[j], k[j] * v));
+      sums[0] = dot_rows(a, s), sums[1] = dot_rows(q, s);
+      sum_lanes(sums);
+      if (writes && lane == 0) *y = sums[1];
     }
   }
-  float* after = p.states.data + p.batch.state_out[seq] * p.states.slot_floats;
-#pragma unroll
-  for (int i = 0; i < kWarpColumns; ++i)
-#pragma unroll
-    for (int j = 0; j < kPer; ++j)
-      if (rows[j] < p.key_dim && first + i < p.value_dim) after[place(i, j)] = s[i][j];
+  if (writes)
+    store_column<kPacks>(p.states.data + p.batch.state_out[seq] * p.states.slot_floats + place, s, lane, p.key_dim);
+}
+
+// True if all inputs and states can be read 16 bytes at a time.
+bool packs(const RankOneRuleArgs& a, const DeviceStates& states, int key_dim) {
+  return packs_columns(states, key_dim) && packs_rows(a.q) && packs_rows(a.keep) && packs_rows(a.a) &&
+         packs_rows(a.b) && packs_rows(a.k);
+}
+
+// kTokens: of long sequences, so that two chunks fit in 48 KiB.
+template <int kPer, int kTokens>
+void start_rule(const RankOne& p, dim3 grid, bool is_long, bool packs, Device& device) {
+  const auto start = [&](auto kernel) { launch(device, kernel, grid, kRuleThreads, 0, p); };
+  constexpr int kFew = 2;
+  if (is_long)
+    packs ? start(rank_one_kernel<kPer, kTokens, true>) : start(rank_one_kernel<kPer, kTokens, false>);
+  else
+    packs ? start(rank_one_kernel<kPer, kFew, true>) : start(rank_one_kernel<kPer, kFew, false>);
 }
 
 }  // namespace
@@ -183,7 +168,7 @@ void kda_inputs(const KdaInputsArgs& a, Device& device) {
                     .n_heads = static_cast<int>(a.beta.cols),
                     .head_dim = static_cast<int>(a.q.cols / a.beta.cols)};
   launch(device, kda_inputs_kernel, dim3(static_cast<unsigned>(a.q.rows), static_cast<unsigned>(p.n_heads)),
-         kRuleLanes, 0, p);
+         kHeadLanes, 0, p);
 }
 
 void rank_one_rule(const RankOneRuleArgs& a, const DeviceStates& states, const DeviceBatch& batch, int n_seqs,
@@ -210,12 +195,11 @@ void rank_one_rule(const RankOneRuleArgs& a, const DeviceStates& states, const D
                   .batch = batch};
   const dim3 grid(blocks_for(p.value_dim, kBlockColumns), static_cast<unsigned>(s.count),
                   static_cast<unsigned>(n_seqs));
-  const auto start = [&](auto kernel) { launch(device, kernel, grid, kRuleThreads, 0, p); };
-  static_assert(kMaxKeyDim <= 8 * kRuleLanes);
-  const bool is_long = most_tokens >= kManyTokens;
-  if (p.key_dim <= 2 * kRuleLanes) return is_long ? start(rank_one_kernel<2, 4>) : start(rank_one_kernel<2, 1>);
-  if (p.key_dim <= 4 * kRuleLanes) return is_long ? start(rank_one_kernel<4, 2>) : start(rank_one_kernel<4, 1>);
-  start(rank_one_kernel<8, 1>);
+  static_assert(kMaxKeyDim <= 32 * kColumnLanes);
+  const bool is_long = most_tokens >= kManyTokens, is_packed = packs(a, states, p.key_dim);
+  p.key_dim <= 8 * kColumnLanes    ? start_rule<8, 16>(p, grid, is_long, is_packed, device)
+  : p.key_dim <= 16 * kColumnLanes ? start_rule<16, 8>(p, grid, is_long, is_packed, device)
+                                   : start_rule<32, 4>(p, grid, is_long, is_packed, device);
 }
 
 }  // namespace ingot::cuda

@@ -2,7 +2,7 @@
 // convolution, the tokens of a part of the sequence). So a token's result never depends on the batch. Each thread keeps
 // its share of the state in registers, and the inputs of the next tokens in flight. delta_chunks.cu has the rule for
 // many tokens at once.
-#include "backend/cuda/launch.cuh"
+#include "backend/cuda/recurrence/columns.cuh"
 #include "backend/cuda/recurrence/recurrence.cuh"
 #include "backend/cuda/recurrence/recurrence.h"
 
@@ -13,10 +13,9 @@ using namespace recurrence;
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kConvThreads = 64, kConvAhead = 16;  // channels of a block; tokens loaded ahead
-constexpr int kConvPart = 64;                      // tokens of a block if a sequence has many
-constexpr int kDeltaThreads = 128, kColumnLanes = 8,
-              kColumns = kDeltaThreads / kColumnLanes;  // lanes for each column of a head's matrix
+constexpr int kConvThreads = 64;
+constexpr int kConvPart = 32;  // tokens of a block if a sequence has many
+constexpr int kDeltaThreads = 128, kColumns = kDeltaThreads / kColumnLanes;
 
 template <class X, class G>
 __global__ void gate_kernel(X* x, int64_t x_stride, const G* gate, int64_t gate_stride, int64_t cols, int64_t n) {
@@ -72,74 +71,100 @@ __global__ void __launch_bounds__(kThreads) edge_kernel(const __grid_constant__ 
                                : 0.0f;
 }
 
-// A thread handles a channel of a sequence, or of a part of it. Weights and inputs are at the end of arrays of
+template <int kWide>
+__device__ __forceinline__ void load_wide(float (&to)[kWide], const float* from) {
+  if constexpr (kWide == 4) {
+    const float4 v = *reinterpret_cast<const float4*>(from);
+    to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
+  } else {
+    to[0] = *from;
+  }
+}
+template <int kWide>
+__device__ __forceinline__ void store_wide(float* to, const float (&from)[kWide]) {
+  if constexpr (kWide == 4)
+    *reinterpret_cast<float4*>(to) = make_float4(from[0], from[1], from[2], from[3]);
+  else
+    *to = from[0];
+}
+
+// The inputs of kWide channels of a token.
+template <int kWide>
+__device__ __forceinline__ void load_inputs(float (&to)[kWide], const Conv& p, int64_t token, int channel) {
+  load_wide(to, p.x + token * p.x_stride + channel);
+  if (p.in_gate == nullptr) return;
+  float gates[kWide];
+  load_wide(gates, p.in_gate + token * p.in_stride + channel);
+#pragma unroll
+  for (int k = 0; k < kWide; ++k) to[k] *= gates[k];
+}
+
+// A thread handles kWide channels of a sequence, or of a part of it. Weights and inputs are at the end of arrays of
 // kMaxWidth, after zeros.
-template <int kMaxWidth>
+template <int kMaxWidth, int kWide>
 __global__ void __launch_bounds__(kConvThreads) conv_kernel(const __grid_constant__ Conv p) {
+  constexpr int kAhead = kWide > 1 ? 4 : 16;  // tokens loaded ahead
   start_dependent();
-  const int c = static_cast<int>(blockIdx.x) * kConvThreads + threadIdx.x, seq = blockIdx.y, none = kMaxWidth - p.width;
+  const int c = (static_cast<int>(blockIdx.x) * kConvThreads + threadIdx.x) * kWide, seq = blockIdx.y,
+            none = kMaxWidth - p.width;
   if (c >= p.n_channels) return;
   const int start = p.batch.q_start[seq], begin = start + static_cast<int>(blockIdx.z) * kConvPart,
             end = p.batch.q_start[seq + 1];
   if (begin >= end) return;
   const int n = p.edges != nullptr ? min(kConvPart, end - begin) : end - begin;
   const float* before = p.edges != nullptr ? p.edge_of(begin, seq) : p.state_of(seq);
-  float weights[kMaxWidth], window[kMaxWidth];  // the last input in window is the token's own
+  float weights[kMaxWidth][kWide], window[kMaxWidth][kWide], bias[kWide] = {};  // window ends with the token's own input
 #pragma unroll
   for (int i = 0; i < kMaxWidth; ++i) {
-    weights[i] = i >= none ? p.weight[c * p.weight_stride + i - none] : 0.0f;
-    const bool kept = before != nullptr && i >= none && i < kMaxWidth - 1;
-    window[i] = kept ? before[int64_t{i - none} * p.n_channels + c] : 0.0f;
+#pragma unroll
+    for (int k = 0; k < kWide; ++k) {
+      weights[i][k] = i >= none ? p.weight[(c + k) * p.weight_stride + i - none] : 0.0f;
+      window[i][k] = 0;
+    }
+    if (before != nullptr && i >= none && i < kMaxWidth - 1)
+      load_wide(window[i], before + int64_t{i - none} * p.n_channels + c);
   }
-  float* x = p.x + begin * p.x_stride + c;
-  const float bias = p.bias != nullptr ? p.bias[c] : 0.0f;
-  float next[kConvAhead];
+  if (p.bias != nullptr) load_wide(bias, p.bias + c);
+  float next[kAhead][kWide] = {};
   const auto load = [&](int first) {
 #pragma unroll
-    for (int j = 0; j < kConvAhead; ++j) next[j] = first + j < n ? p.input(begin + first + j, c) : 0.0f;
+    for (int j = 0; j < kAhead; ++j)
+      if (first + j < n) load_inputs(next[j], p, begin + first + j, c);
   };
-  const auto use = [&](float input, int t) {
-    window[kMaxWidth - 1] = input;
-    float sum = bias;
+  const auto use = [&](const float (&input)[kWide], int t) {
+    float sums[kWide], gates[kWide];
+    if (p.out_gate != nullptr) load_wide(gates, p.out_gate + (begin + t) * p.out_stride + c);
 #pragma unroll
-    for (int i = 0; i < kMaxWidth; ++i)
-      if (i >= none) sum = fmaf(weights[i], window[i], sum);
-    if (p.silu) sum = sum / (1.0f + __expf(-sum));
-    x[t * p.x_stride] = p.out_gate != nullptr ? sum * p.out_gate[(begin + t) * p.out_stride + c] : sum;
+    for (int k = 0; k < kWide; ++k) {
+      window[kMaxWidth - 1][k] = input[k];
+      float sum = bias[k];
 #pragma unroll
-    for (int i = 0; i + 1 < kMaxWidth; ++i) window[i] = window[i + 1];
+      for (int i = 0; i < kMaxWidth; ++i)
+        if (i >= none) sum = fmaf(weights[i][k], window[i][k], sum);
+      if (p.silu) sum = __fdividef(sum, 1.0f + __expf(-sum));
+      sums[k] = p.out_gate != nullptr ? sum * gates[k] : sum;
+#pragma unroll
+      for (int i = 0; i + 1 < kMaxWidth; ++i) window[i][k] = window[i + 1][k];
+    }
+    store_wide(p.x + (begin + t) * p.x_stride + c, sums);
   };
   load(0);
-  for (int first = 0; first < n; first += kConvAhead) {
-    float inputs[kConvAhead];
+  for (int first = 0; first < n; first += kAhead) {
+    float inputs[kAhead][kWide];
 #pragma unroll
-    for (int j = 0; j < kConvAhead; ++j) inputs[j] = next[j];
-    load(first + kConvAhead);  // before the stores, because loads after them would wait
-    if (first + kConvAhead <= n) {
+    for (int j = 0; j < kAhead; ++j)
 #pragma unroll
-      for (int j = 0; j < kConvAhead; ++j) use(inputs[j], first + j);
-    } else {
+      for (int k = 0; k < kWide; ++k) inputs[j][k] = next[j][k];
+    load(first + kAhead);  // before the stores, because loads after them would wait
 #pragma unroll
-      for (int j = 0; j < kConvAhead; ++j)
-        if (first + j < n) use(inputs[j], first + j);
-    }
+    for (int j = 0; j < kAhead; ++j)
+      if (first + j < n) use(inputs[j], first + j);
   }
   if (begin + n < end) return;
   float* after = p.states.data + p.batch.state_out[seq] * p.states.slot_floats + c;
 #pragma unroll
   for (int i = 0; i + 1 < kMaxWidth; ++i)
-    if (i >= none) after[int64_t{i - none} * p.n_channels] = window[i];
-}
-
-__device__ __forceinline__ float sum_of_column(float v) {
-#pragma unroll
-  for (int s = kColumnLanes / 2; s > 0; s /= 2) v += __shfl_xor_sync(0xFFFFFFFFu, v, s);
-  return v;
-}
-
-__device__ __forceinline__ void copy_floats(float* to, const float* from, bool in) {  // four
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(in ? 16 : 0)
-               : "memory");
+    if (i >= none) store_wide(after + int64_t{i - none} * p.n_channels, window[i]);
 }
 
 // The inputs of a few tokens in shared memory: q, then k, padded with zeros to the rows of the lanes, then the block's
@@ -168,7 +193,7 @@ __device__ void copy_chunk(Chunk<kPer>& chunk, const Delta& p, int head, int fir
     const int t = i / (2 * kPerRow), which = i / kPerRow % 2, row = i % kPerRow * kStep;
     const bool in = row < p.key_dim;
     const float* from = p.qkv + (first + t) * p.qkv_stride + which * keys + key_head * p.key_dim + (in ? row : 0);
-    kPacks ? copy_floats(&chunk.qk[t][which][row], from, in) : copy_float(&chunk.qk[t][which][row], from, in);
+    kPacks ? copy16(&chunk.qk[t][which][row], from, in) : copy_float(&chunk.qk[t][which][row], from, in);
   }
   const int first_column = static_cast<int>(blockIdx.x) * kColumns;
   for (int i = threadIdx.x; i < n * kColumns; i += kDeltaThreads) {
@@ -194,33 +219,13 @@ __device__ void find_factors(Factors<Chunk<kPer>::kTokens>& factors, const Chunk
   for (int which = 0; which < 2; ++which) {
     for (int i = lane; i < Chunk<kPer>::kRows; i += kColumnLanes)
       squares[which] = fmaf(chunk.qk[own][which][i], chunk.qk[own][which][i], squares[which]);
-    squares[which] = sum_of_column(squares[which]);
   }
+  sum_lanes(squares);
   if (lane > 0 || t >= n) return;
   factors.keep[t] = expf(p.decay[head] * softplus(chunk.alpha[t] + p.dt[head]));
   factors.take[t] = p.share * sigmoid(chunk.beta[t]);
   factors.q[t] = 1.0f / sqrtf((squares[0] + 1e-6f) * static_cast<float>(p.key_dim));
   factors.k[t] = 1.0f / sqrtf(squares[1] + 1e-6f);
-}
-
-// The j-th row of a column in a lane; rows are in groups of four neighbours.
-__device__ __forceinline__ int row_of(int j, int lane) { return 4 * kColumnLanes * (j / 4) + 4 * lane + j % 4; }
-
-template <int kPer>
-__device__ __forceinline__ void load_rows(float (&to)[kPer], const float* from, int lane) {
-#pragma unroll
-  for (int j = 0; j < kPer; j += 4) {
-    const float4 v = *reinterpret_cast<const float4*>(from + row_of(j, lane));
-    to[j] = v.x, to[j + 1] = v.y, to[j + 2] = v.z, to[j + 3] = v.w;
-  }
-}
-
-template <int kPer>
-__device__ __forceinline__ float dot_rows(const float (&a)[kPer], const float (&b)[kPer]) {
-  float sums[4] = {};
-#pragma unroll
-  for (int j = 0; j < kPer; ++j) sums[j % 4] = fmaf(a[j], b[j], sums[j % 4]);
-  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
 // Processes 16 columns of a head's matrix through all tokens of a sequence. The next chunk is copied while the current
@@ -240,8 +245,7 @@ __global__ void __launch_bounds__(kDeltaThreads) delta_kernel(const __grid_const
   const int64_t place = (int64_t{head} * p.value_dim + (writes ? column : 0)) * p.key_dim;
   float s[kPer];
   const float* before = p.states.data + in * p.states.slot_floats + place;
-#pragma unroll
-  for (int j = 0; j < kPer; ++j) s[j] = in >= 0 && row_of(j, lane) < p.key_dim ? before[row_of(j, lane)] : 0.0f;
+  load_column<kPacks>(s, before, lane, in >= 0 ? p.key_dim : 0);
   int at = 0;
   for (int first = begin; first < end; first += C::kTokens, at ^= 1) {
     asm volatile("cp.async.wait_group 0;" ::: "memory");
@@ -251,32 +255,26 @@ __global__ void __launch_bounds__(kDeltaThreads) delta_kernel(const __grid_const
     copy_chunk<kPer, kPacks>(chunks[at ^ 1], p, head, first + n, n_next);
     find_factors<kPer>(factors, chunk, p, head, n);
     __syncthreads();
-    float k[kPer];
+    float k[kPer], sums[2];  // k S, q S
     load_rows(k, chunk.qk[0][1], lane);
-    float known = sum_of_column(dot_rows(k, s));
+    sums[0] = dot_rows(k, s), sums[1] = 0;
+    sum_lanes(sums);
     for (int t = 0; t < n; ++t) {
       float q[kPer];
       load_rows(q, chunk.qk[t][0], lane);
       const float keep = factors.keep[t], k_scale = factors.k[t];
-      const float change = factors.take[t] * (chunk.v[t][local] - keep * k_scale * known) * k_scale;
+      const float change = factors.take[t] * (chunk.v[t][local] - keep * k_scale * sums[0]) * k_scale;
 #pragma unroll
       for (int j = 0; j < kPer; ++j) s[j] = fmaf(k[j], change, keep * s[j]);
       load_rows(k, chunk.qk[min(t + 1, n - 1)][1], lane);
-      known = dot_rows(k, s);
-      float out = dot_rows(q, s);
-#pragma unroll
-      for (int i = kColumnLanes / 2; i > 0; i /= 2) {
-        known += __shfl_xor_sync(0xFFFFFFFFu, known, i);
-        out += __shfl_xor_sync(0xFFFFFFFFu, out, i);
-      }
-      if (writes && lane == 0) p.y[(first + t) * p.y_stride + head * p.value_dim + column] = out * factors.q[t];
+      sums[0] = dot_rows(k, s), sums[1] = dot_rows(q, s);
+      sum_lanes(sums);
+      if (writes && lane == 0) p.y[(first + t) * p.y_stride + head * p.value_dim + column] = sums[1] * factors.q[t];
     }
   }
   if (!writes) return;
   float* after = p.states.data + p.batch.state_out[seq] * p.states.slot_floats + place;
-#pragma unroll
-  for (int j = 0; j < kPer; ++j)
-    if (row_of(j, lane) < p.key_dim) after[row_of(j, lane)] = s[j];
+  store_column<kPacks>(after, s, lane, p.key_dim);
 }
 
 template <bool kPacks>
@@ -286,6 +284,13 @@ void start_delta(const Delta& p, int n_seqs, Device& device) {
   p.key_dim <= 4 * kColumnLanes    ? start(delta_kernel<4, kPacks>)
   : p.key_dim <= 16 * kColumnLanes ? start(delta_kernel<16, kPacks>)
                                    : start(delta_kernel<32, kPacks>);
+}
+
+// True if 4 channels can be read at once.
+bool is_wide(const ShortConvArgs& a, const DeviceStates& states) {
+  const auto packs = [](const Tensor& t) { return !t || packs_rows(t); };
+  return packs_columns(states, static_cast<int>(a.x.cols)) && packs(a.x) && packs(a.in_gate) && packs(a.out_gate) &&
+         (!a.bias || reinterpret_cast<uintptr_t>(a.bias.data) % 16 == 0);
 }
 
 }  // namespace
@@ -331,9 +336,11 @@ void short_conv(const ShortConvArgs& a, const DeviceStates& states, const Device
   const unsigned n_parts = edges != nullptr ? blocks_for(most_tokens, kConvPart) : 1,
                  seqs = static_cast<unsigned>(n_seqs);
   if (n_parts > 1) launch(device, edge_kernel, dim3(blocks_for(x.cols, kThreads), n_parts, seqs), kThreads, 0, p);
-  const dim3 grid(blocks_for(p.n_channels, kConvThreads), seqs, n_parts);
-  p.width <= 4 ? launch(device, conv_kernel<4>, grid, kConvThreads, 0, p)
-               : launch(device, conv_kernel<kMaxConvWidth>, grid, kConvThreads, 0, p);
+  const auto start = [&](auto kernel, int channels) {
+    launch(device, kernel, dim3(blocks_for(p.n_channels, kConvThreads * channels), seqs, n_parts), kConvThreads, 0, p);
+  };
+  if (p.width > 4) return start(conv_kernel<kMaxConvWidth, 1>, 1);
+  most_tokens >= kManyTokens && is_wide(a, states) ? start(conv_kernel<4, 4>, 4) : start(conv_kernel<4, 1>, 1);
 }
 
 void delta_rule(const DeltaRuleArgs& a, const DeviceStates& states, const DeviceBatch& batch, int n_seqs,
@@ -345,7 +352,7 @@ void delta_rule(const DeltaRuleArgs& a, const DeviceStates& states, const Device
   Delta p{a.y.f32(),    a.qkv.f32(),   a.beta.f32(),   a.alpha.f32(), a.decay.f32(), a.dt.f32(), a.y.stride,
           a.qkv.stride, a.beta.stride, a.alpha.stride, n_heads,       a.n_key_heads, key_dim,    value_dim,
           a.tiled,      false,         INT32_MAX,      a.share,       states,     batch};
-  p.packs = key_dim % 4 == 0 && a.qkv.stride % 4 == 0 && reinterpret_cast<uintptr_t>(p.qkv) % 16 == 0;
+  p.packs = packs_columns(states, key_dim) && packs_rows(a.qkv);
   if (chunks && most_tokens >= kChunkedTokens && can_chunk(device, p)) {
     p.fewest_chunked = kChunkedTokens;
     delta_chunks(p, n_seqs, most_tokens, device);

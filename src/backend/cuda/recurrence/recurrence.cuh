@@ -1,7 +1,7 @@
 // Shared by the two versions of the gated delta rule: recurrence.cu, token by token, and delta_chunks.cu, 64 tokens at
 // once.
 #pragma once
-#include "backend/cuda/launch.cuh"
+#include "backend/cuda/recurrence/copies.cuh"
 #include "backend/cuda/recurrence/recurrence.h"
 
 namespace ingot::cuda::recurrence {
@@ -30,10 +30,5 @@ void delta_chunks(const Delta& p, int n_seqs, int most_tokens, Device& device);
 
 __device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 __device__ __forceinline__ float softplus(float x) { return x > 20.0f ? x : log1pf(expf(x)); }
-
-__device__ __forceinline__ void copy_float(float* to, const float* from, bool in) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(to)), "l"(from), "r"(in ? 4 : 0)
-               : "memory");
-}
 
 }  // namespace ingot::cuda::recurrence

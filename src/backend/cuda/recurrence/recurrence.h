@@ -1,5 +1,5 @@
 // Kernels of recurrent layers (recurrence.cu, delta_chunks.cu, delta_walk.cu, ssm_scan.cu, ssm_chunks.cu,
-// selective_scan.cu, rank_one.cu, rwkv7.cu, rg_lru.cu). States are f32. The batch contains the slots to read and write.
+// selective_scan.cu, selective_parts.cu, rank_one.cu, rwkv7.cu, rg_lru.cu). States are f32. The batch contains the slots to read and write.
 #pragma once
 #include <driver_types.h>
 
@@ -39,7 +39,11 @@ void mix_tokens(const MixTokensArgs& args, const DeviceStates& states, const Dev
                 Device& device);
 void wkv7_inputs(const Wkv7InputsArgs& args, Device& device);
 void wkv7_outputs(const Wkv7OutputsArgs& args, Device& device);
+// With `parts`, which has room for selective_part_floats() floats, sequences of at least kFewestInParts tokens are cut
+// into parts, and the result then differs in the last bits.
+inline constexpr int kFewestInParts = 256, kMaxPartState = 16;
+int64_t selective_part_floats(int64_t n_channels, int n_tokens, int n_seqs);
 void selective_scan(const SelectiveScanArgs& args, const DeviceStates& states, const DeviceBatch& batch, int n_seqs,
-                    int most_tokens, Device& device);
+                    int fewest_tokens, int most_tokens, float* parts, Device& device);
 
 }  // namespace ingot::cuda

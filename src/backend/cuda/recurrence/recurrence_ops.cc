@@ -89,8 +89,13 @@ void RecurrenceOps::selective_scan(const SelectiveScanArgs& args) {
   if (s.rows > kMaxSelectiveDim)
     throw Error("states of {} elements a channel are more than cuda supports ({}): use the device cpu", s.rows,
                 kMaxSelectiveDim);
-  cuda::selective_scan(args, states.at(args.buffer), core_.step.view(), core_.step.n_seqs, core_.step.max_q_len,
-                       core_.device);
+  float* parts = nullptr;
+  if (!core_.deterministic && core_.step.max_q_len >= kFewestInParts && s.rows <= kMaxPartState) {
+    const int64_t floats = selective_part_floats(s.cols, core_.step.n_tokens, core_.step.n_seqs);
+    parts = static_cast<float*>(core_.memory.scratch(Scratch::kUp, static_cast<size_t>(floats) * sizeof(float)));
+  }
+  cuda::selective_scan(args, states.at(args.buffer), core_.step.view(), core_.step.n_seqs, core_.step.min_q_len,
+                       core_.step.max_q_len, parts, core_.device);
   check_launch("selective_scan");
 }
 

@@ -10,7 +10,8 @@ using namespace recurrence;
 
 namespace {
 
-constexpr int kMixThreads = 128, kHeadLanes = 32, kMostRows = kMaxKeyDim / kHeadLanes;
+constexpr int kMixThreads = 128, kMixTokens = 4;
+constexpr int kHeadLanes = 32, kBlockHeads = 4, kMostRows = kMaxKeyDim / kHeadLanes;
 
 template <class X, class Y>
 struct Mix {
@@ -18,49 +19,91 @@ struct Mix {
   const X* x;
   const float* mix;
   int64_t y_stride, x_stride;
-  int n_mixes, dim;
+  int n_tokens, n_mixes, dim;
   DeviceStates states;
   DeviceBatch batch;
 };
 
-// A thread handles a channel of a token. The threads of a sequence's first token read the state, and then write the
-// sequence's last token to it, because both states may be the same slot.
-template <class X, class Y>
+// kWide neighbours: 1 or 2.
+template <int kWide, class T>
+__device__ __forceinline__ void load_wide(float (&to)[kWide], const T* from) {
+  if constexpr (kWide == 1) {
+    to[0] = to_float(*from);
+  } else if constexpr (std::is_same_v<T, half>) {
+    const float2 v = __half22float2(*reinterpret_cast<const half2*>(from));
+    to[0] = v.x, to[1] = v.y;
+  } else {
+    const float2 v = *reinterpret_cast<const float2*>(from);
+    to[0] = v.x, to[1] = v.y;
+  }
+}
+template <int kWide, class T>
+__device__ __forceinline__ void store_wide(T* to, const float (&from)[kWide]) {
+  if constexpr (kWide == 1)
+    *to = from_float<T>(from[0]);
+  else if constexpr (std::is_same_v<T, half>)
+    *reinterpret_cast<half2*>(to) = __halves2half2(from_float<half>(from[0]), from_float<half>(from[1]));
+  else
+    *reinterpret_cast<float2*>(to) = make_float2(from[0], from[1]);
+}
+
+// A thread handles kWide channels of kMixTokens tokens, with each mix in registers. The threads of a sequence's first
+// token read the state, and then write the sequence's last token to it, because both states may be the same slot.
+template <class X, class Y, int kWide>
 __global__ void __launch_bounds__(kMixThreads) mix_kernel(const __grid_constant__ Mix<X, Y> p) {
   start_dependent();
-  const int c = static_cast<int>(blockIdx.y) * kMixThreads + threadIdx.x;
+  const int c = (static_cast<int>(blockIdx.y) * kMixThreads + threadIdx.x) * kWide;
   if (c >= p.dim) return;
-  const int t = blockIdx.x, seq = p.batch.token_seq[t], begin = p.batch.q_start[seq];
-  const float x = to_float(p.x[t * p.x_stride + c]);
-  float before = 0;
-  if (t > begin) {
-    before = to_float(p.x[(int64_t{t} - 1) * p.x_stride + c]);
-  } else {
+  const int first = static_cast<int>(blockIdx.x) * kMixTokens, n = min(kMixTokens, p.n_tokens - first);
+  float x[kMixTokens][kWide], before[kMixTokens][kWide] = {};
+#pragma unroll
+  for (int i = 0; i < kMixTokens; ++i) {
+    if (i >= n) break;
+    const int t = first + i, seq = p.batch.token_seq[t], begin = p.batch.q_start[seq];
+    load_wide(x[i], p.x + t * p.x_stride + c);
+    if (t > begin) {
+      load_wide(before[i], p.x + (int64_t{t} - 1) * p.x_stride + c);
+      continue;
+    }
     const int in = p.batch.state_in[seq];
-    if (in >= 0) before = p.states.data[in * p.states.slot_floats + c];
-    const int64_t last = p.batch.q_start[seq + 1] - 1;
-    p.states.data[p.batch.state_out[seq] * p.states.slot_floats + c] = to_float(p.x[last * p.x_stride + c]);
+    if (in >= 0) load_wide(before[i], p.states.data + in * p.states.slot_floats + c);
+    float last[kWide];
+    load_wide(last, p.x + (int64_t{p.batch.q_start[seq + 1]} - 1) * p.x_stride + c);
+    store_wide(p.states.data + p.batch.state_out[seq] * p.states.slot_floats + c, last);
   }
-  Y* y = p.y + t * p.y_stride + c;
-  for (int i = 0; i < p.n_mixes; ++i, y += p.dim) *y = from_float<Y>(fmaf(p.mix[i * p.dim + c], before - x, x));
+  Y* y = p.y + first * p.y_stride + c;
+  for (int m = 0; m < p.n_mixes; ++m, y += p.dim) {
+    float mix[kWide];
+    load_wide(mix, p.mix + m * p.dim + c);
+#pragma unroll
+    for (int i = 0; i < kMixTokens; ++i) {
+      if (i >= n) break;
+      float mixed[kWide];
+#pragma unroll
+      for (int k = 0; k < kWide; ++k) mixed[k] = fmaf(mix[k], before[i][k] - x[i][k], x[i][k]);
+      store_wide(y + i * p.y_stride, mixed);
+    }
+  }
 }
 
 struct Wkv7Inputs {
   float *k, *keep, *b, *a, *v, *v_first;
   const float *v_gate, *k_k, *k_a;
   int64_t k_stride, keep_stride, b_stride, a_stride, v_stride, v_first_stride, v_gate_stride;
-  int head_dim;
+  int n_heads, head_dim;
 };
 
 // A warp handles a head of a token.
-__global__ void __launch_bounds__(kHeadLanes) wkv7_inputs_kernel(const __grid_constant__ Wkv7Inputs p) {
+__global__ void __launch_bounds__(kBlockHeads * kHeadLanes) wkv7_inputs_kernel(const __grid_constant__ Wkv7Inputs p) {
   start_dependent();
   const int64_t t = blockIdx.x;
-  const int first = static_cast<int>(blockIdx.y) * p.head_dim;
+  const int lane = threadIdx.x % kHeadLanes,
+            head = static_cast<int>(blockIdx.y) * kBlockHeads + threadIdx.x / kHeadLanes, first = head * p.head_dim;
+  if (head >= p.n_heads) return;  // a whole warp
   float ks[kMostRows], squares = 0;
 #pragma unroll
   for (int j = 0; j < kMostRows; ++j) {
-    const int row = j * kHeadLanes + threadIdx.x, i = first + row;
+    const int row = j * kHeadLanes + lane, i = first + row;
     ks[j] = row < p.head_dim ? p.k[t * p.k_stride + i] : 0.0f;
     const float kk = row < p.head_dim ? ks[j] * p.k_k[i] : 0.0f;
     squares = fmaf(kk, kk, squares);
@@ -68,7 +111,7 @@ __global__ void __launch_bounds__(kHeadLanes) wkv7_inputs_kernel(const __grid_co
   const float inverse = 1.0f / fmaxf(sqrtf(warp_sum(squares)), 1e-12f);
 #pragma unroll
   for (int j = 0; j < kMostRows; ++j) {
-    const int row = j * kHeadLanes + threadIdx.x, i = first + row;
+    const int row = j * kHeadLanes + lane, i = first + row;
     if (row >= p.head_dim) break;
     float &keep = p.keep[t * p.keep_stride + i], &b = p.b[t * p.b_stride + i], &v = p.v[t * p.v_stride + i],
           &v_first = p.v_first[t * p.v_first_stride + i];
@@ -88,19 +131,21 @@ struct Wkv7Outputs {
   float* y;
   const float *r, *k, *v, *gate, *r_k, *weight, *bias;
   int64_t y_stride, r_stride, k_stride, v_stride, gate_stride;
-  int head_dim;
+  int n_heads, head_dim;
   float eps;
 };
 
 // A warp handles a head of a token.
-__global__ void __launch_bounds__(kHeadLanes) wkv7_outputs_kernel(const __grid_constant__ Wkv7Outputs p) {
+__global__ void __launch_bounds__(kBlockHeads * kHeadLanes) wkv7_outputs_kernel(const __grid_constant__ Wkv7Outputs p) {
   start_dependent();
   const int64_t t = blockIdx.x;
-  const int first = static_cast<int>(blockIdx.y) * p.head_dim;
+  const int lane = threadIdx.x % kHeadLanes,
+            head = static_cast<int>(blockIdx.y) * kBlockHeads + threadIdx.x / kHeadLanes, first = head * p.head_dim;
+  if (head >= p.n_heads) return;  // a whole warp
   float ys[kMostRows], total = 0, bonus = 0, squares = 0;
 #pragma unroll
   for (int j = 0; j < kMostRows; ++j) {
-    const int row = j * kHeadLanes + threadIdx.x, i = first + row;
+    const int row = j * kHeadLanes + lane, i = first + row;
     ys[j] = row < p.head_dim ? p.y[t * p.y_stride + i] : 0.0f;
     total += ys[j];
     if (row < p.head_dim) bonus = fmaf(p.r[t * p.r_stride + i] * p.k[t * p.k_stride + i], p.r_k[i], bonus);
@@ -109,19 +154,26 @@ __global__ void __launch_bounds__(kHeadLanes) wkv7_outputs_kernel(const __grid_c
   bonus = warp_sum(bonus);
 #pragma unroll
   for (int j = 0; j < kMostRows; ++j)
-    if (j * kHeadLanes + threadIdx.x < p.head_dim) squares = fmaf(ys[j] - mean, ys[j] - mean, squares);
+    if (j * kHeadLanes + lane < p.head_dim) squares = fmaf(ys[j] - mean, ys[j] - mean, squares);
   const float inverse = 1.0f / sqrtf(warp_sum(squares) / static_cast<float>(p.head_dim) + p.eps);
 #pragma unroll
   for (int j = 0; j < kMostRows; ++j) {
-    const int row = j * kHeadLanes + threadIdx.x, i = first + row;
+    const int row = j * kHeadLanes + lane, i = first + row;
     if (row >= p.head_dim) break;
     const float normed = fmaf((ys[j] - mean) * inverse, p.weight[i], p.bias[i]);
     p.y[t * p.y_stride + i] = p.gate[t * p.gate_stride + i] * fmaf(bonus, p.v[t * p.v_stride + i], normed);
   }
 }
 
+// True if two channels can be read at once.
+bool is_paired(const MixTokensArgs& a, const DeviceStates& states) {
+  const auto pairs = [](const Tensor& t) { return t.stride % 2 == 0 && reinterpret_cast<uintptr_t>(t.data) % 8 == 0; };
+  return a.x.cols % 2 == 0 && pairs(a.x) && pairs(a.y) && pairs(a.mix) && states.slot_floats % 2 == 0 &&
+         reinterpret_cast<uintptr_t>(states.data) % 8 == 0;
+}
+
 dim3 heads_grid(const Tensor& rows, int n_heads) {
-  return dim3(static_cast<unsigned>(rows.rows), static_cast<unsigned>(n_heads));
+  return dim3(static_cast<unsigned>(rows.rows), blocks_for(n_heads, kBlockHeads));
 }
 
 }  // namespace
@@ -138,12 +190,16 @@ void mix_tokens(const MixTokensArgs& a, const DeviceStates& states, const Device
                         .mix = a.mix.f32(),
                         .y_stride = a.y.stride,
                         .x_stride = a.x.stride,
+                        .n_tokens = n_tokens,
                         .n_mixes = static_cast<int>(a.mix.rows),
                         .dim = static_cast<int>(a.x.cols),
                         .states = states,
                         .batch = batch};
-      launch(device, mix_kernel<X, Y>, dim3(static_cast<unsigned>(n_tokens), blocks_for(p.dim, kMixThreads)),
-             kMixThreads, 0, p);
+      const auto start = [&](auto kernel, int channels) {
+        launch(device, kernel, dim3(blocks_for(n_tokens, kMixTokens), blocks_for(p.dim, kMixThreads * channels)),
+               kMixThreads, 0, p);
+      };
+      is_paired(a, states) ? start(mix_kernel<X, Y, 2>, 2) : start(mix_kernel<X, Y, 1>, 1);
     });
   });
 }
@@ -166,8 +222,9 @@ void wkv7_inputs(const Wkv7InputsArgs& a, Device& device) {
                      .v_stride = a.v.stride,
                      .v_first_stride = a.v_first.stride,
                      .v_gate_stride = a.v_gate.stride,
+                     .n_heads = a.n_heads,
                      .head_dim = static_cast<int>(a.k.cols / a.n_heads)};
-  launch(device, wkv7_inputs_kernel, heads_grid(a.k, a.n_heads), kHeadLanes, 0, p);
+  launch(device, wkv7_inputs_kernel, heads_grid(a.k, a.n_heads), kBlockHeads * kHeadLanes, 0, p);
 }
 
 void wkv7_outputs(const Wkv7OutputsArgs& a, Device& device) {
@@ -185,9 +242,10 @@ void wkv7_outputs(const Wkv7OutputsArgs& a, Device& device) {
                       .k_stride = a.k.stride,
                       .v_stride = a.v.stride,
                       .gate_stride = a.gate.stride,
+                      .n_heads = a.n_heads,
                       .head_dim = static_cast<int>(a.y.cols / a.n_heads),
                       .eps = a.norm.eps};
-  launch(device, wkv7_outputs_kernel, heads_grid(a.y, a.n_heads), kHeadLanes, 0, p);
+  launch(device, wkv7_outputs_kernel, heads_grid(a.y, a.n_heads), kBlockHeads * kHeadLanes, 0, p);
 }
 
 }  // namespace ingot::cuda

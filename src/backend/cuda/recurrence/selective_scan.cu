@@ -1,9 +1,8 @@
 // The scan of Mamba, token by token: one launch for all channels of all sequences. A few lanes handle a channel: they
 // keep its state in registers, and sum their shares of a token's output. So a token's result never depends on the
-// batch. The inputs of the next tokens are read while some tokens are computed.
-#include "backend/cuda/launch.cuh"
-#include "backend/cuda/recurrence/recurrence.cuh"
-#include "backend/cuda/recurrence/recurrence.h"
+// batch. The inputs of the next tokens are read while some tokens are computed. selective_parts.cu has the scan of long
+// sequences.
+#include "backend/cuda/recurrence/selective_scan.cuh"
 
 namespace ingot::cuda {
 
@@ -12,26 +11,16 @@ using namespace recurrence;
 namespace {
 
 constexpr int kSelectiveThreads = 128, kStateLanes = 4, kBlockChannels = kSelectiveThreads / kStateLanes;
-constexpr float kLog2E = 1.44269504088896341f;
-
-struct Selective {
-  float* y;
-  const float *x, *dt, *b, *c;
-  const float *decay, *dt_bias, *skip;
-  int64_t y_stride, x_stride, dt_stride, b_stride, c_stride, decay_stride;
-  int n_channels, state_dim;
-  DeviceStates states;
-  DeviceBatch batch;
-};
 
 // kPer: elements of the state in a lane.
 template <int kPer>
 struct TokenInputs {
-  float x = 0, dt = 0, b[kPer] = {}, c[kPer] = {};
+  float x = 0, dt = 0, gate = 0, b[kPer] = {}, c[kPer] = {};
 
   __device__ void read(const Selective& p, int64_t t, int channel, int first) {
     x = p.x[t * p.x_stride + channel];
     dt = p.dt[t * p.dt_stride + channel];
+    if (p.gate != nullptr) gate = p.gate[t * p.gate_stride + channel];
 #pragma unroll
     for (int j = 0; j < kPer; ++j) {
       const int row = first + j;
@@ -49,6 +38,7 @@ __global__ void __launch_bounds__(kSelectiveThreads) selective_kernel(const __gr
             wanted = static_cast<int>(blockIdx.x) * kBlockChannels + threadIdx.x / kStateLanes;
   const int channel = min(wanted, p.n_channels - 1), first = lane * kPer;  // all lanes of a warp take part in sums
   const int begin = p.batch.q_start[seq], end = p.batch.q_start[seq + 1], in = p.batch.state_in[seq];
+  if (end - begin >= p.fewest_in_parts) return;
   const int64_t place = int64_t{channel} * p.state_dim;
   const float dt_bias = p.dt_bias[channel], skip = p.skip[channel];
   const float* before = p.states.data + in * p.states.slot_floats + place;
@@ -85,7 +75,8 @@ __global__ void __launch_bounds__(kSelectiveThreads) selective_kernel(const __gr
       }
 #pragma unroll
       for (int j = kStateLanes / 2; j > 0; j /= 2) out += __shfl_xor_sync(0xFFFFFFFFu, out, j);
-      if (lane == 0 && wanted < p.n_channels) p.y[(t + i) * p.y_stride + channel] = fmaf(skip, now.x, out);
+      if (lane == 0 && wanted < p.n_channels)
+        p.write(t + i, channel, fmaf(skip, now.x, out), now.gate);
     }
   }
   if (wanted >= p.n_channels) return;
@@ -98,27 +89,36 @@ __global__ void __launch_bounds__(kSelectiveThreads) selective_kernel(const __gr
 }  // namespace
 
 void selective_scan(const SelectiveScanArgs& a, const DeviceStates& states, const DeviceBatch& batch, int n_seqs,
-                    int most_tokens, Device& device) {
+                    int fewest_tokens, int most_tokens, float* parts, Device& device) {
   if (n_seqs == 0) return;
   const StateBuffer& s = a.states->buffer(a.buffer);
-  const Selective p{.y = a.y.f32(),
-                    .x = a.x.f32(),
-                    .dt = a.dt.f32(),
-                    .b = a.b.f32(),
-                    .c = a.c.f32(),
-                    .decay = a.decay.f32(),
-                    .dt_bias = a.dt_bias.f32(),
-                    .skip = a.skip.f32(),
-                    .y_stride = a.y.stride,
-                    .x_stride = a.x.stride,
-                    .dt_stride = a.dt.stride,
-                    .b_stride = a.b.stride,
-                    .c_stride = a.c.stride,
-                    .decay_stride = a.decay.stride,
-                    .n_channels = static_cast<int>(s.cols),
-                    .state_dim = static_cast<int>(s.rows),
-                    .states = states,
-                    .batch = batch};
+  Selective p{.y = a.y.data,
+              .x = a.x.f32(),
+              .dt = a.dt.f32(),
+              .gate = a.gate ? a.gate.f32() : nullptr,
+              .b = a.b.f32(),
+              .c = a.c.f32(),
+              .decay = a.decay.f32(),
+              .dt_bias = a.dt_bias.f32(),
+              .skip = a.skip.f32(),
+              .y_stride = a.y.stride,
+              .x_stride = a.x.stride,
+              .dt_stride = a.dt.stride,
+              .gate_stride = a.gate.stride,
+              .b_stride = a.b.stride,
+              .c_stride = a.c.stride,
+              .decay_stride = a.decay.stride,
+              .writes_halves = a.y.dtype == DType::kF16,
+              .n_channels = static_cast<int>(s.cols),
+              .state_dim = static_cast<int>(s.rows),
+              .fewest_in_parts = INT32_MAX,
+              .states = states,
+              .batch = batch};
+  if (parts != nullptr) {
+    p.fewest_in_parts = kFewestInParts;
+    scan_parts(p, parts, n_seqs, most_tokens, device);
+    if (fewest_tokens >= kFewestInParts) return;
+  }
   const dim3 grid(blocks_for(p.n_channels, kBlockChannels), static_cast<unsigned>(n_seqs));
   const auto start = [&](auto kernel) { launch(device, kernel, grid, kSelectiveThreads, 0, p); };
   static_assert(kMaxSelectiveDim <= 16 * kStateLanes);

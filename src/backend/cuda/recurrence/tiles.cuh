@@ -1,6 +1,6 @@
 // Products of tiles in shared memory on the tensor cores, for the recurrences that process many tokens at once.
 #pragma once
-#include "backend/cuda/launch.cuh"
+#include "backend/cuda/recurrence/copies.cuh"
 
 namespace ingot::cuda::recurrence {
 
@@ -44,11 +44,5 @@ __device__ __forceinline__ uint32_t pair_of(float a, float b) {
 }
 
 __device__ __forceinline__ uint2 halves_of(const float4& v) { return make_uint2(pair_of(v.x, v.y), pair_of(v.z, v.w)); }
-
-// Copies 16 bytes to shared memory, or zeros if `in` is false; cp.async.commit_group ends a group of copies.
-__device__ __forceinline__ void copy16(void* to, const void* from, bool in) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(in ? 16 : 0)
-               : "memory");
-}
 
 }  // namespace ingot::cuda::recurrence
