@@ -196,6 +196,13 @@ INGOT_API ingot_status ingot_detokenize(const ingot_model* model, const int32_t*
 
 typedef struct ingot_request ingot_request;
 
+/* When a search with beams ends. */
+typedef enum ingot_early_stopping {
+  INGOT_EARLY_NO = 0,    /* when the best beam, if it ended now, would not be better than the worst finished text */
+  INGOT_EARLY_YES = 1,   /* when there are as many finished texts as beams */
+  INGOT_EARLY_NEVER = 2, /* when no beam can become better than the worst finished text */
+} ingot_early_stopping;
+
 typedef struct ingot_request_options {
   size_t struct_size;
   int max_tokens;             /* -1: up to the end of the context */
@@ -230,6 +237,11 @@ typedef struct ingot_request_options {
    * on its own thread, which takes long; the results of the last images are kept. */
   const ingot_image* images;
   size_t n_images;
+  /* Above 1: a search for the likeliest text with this many beams, at most 64 and max_seqs, instead of samples. Its
+   * events come when the search is over. It needs top_logprobs 0, and the model's speculate is not used. */
+  int n_beams;
+  float length_penalty; /* 1; of n_beams: a text's log-probability is divided by its number of tokens to this power */
+  ingot_early_stopping early_stopping; /* of n_beams; INGOT_EARLY_NO */
 } ingot_request_options;
 
 INGOT_API void ingot_request_options_init_sized(ingot_request_options* options, size_t size);
@@ -360,6 +372,7 @@ typedef struct ingot_speech_options {
   const char* device;   /* "cpu", "cuda", "cuda:1" (the second GPU) or "ref"; NULL: "cpu" */
   int n_threads;        /* 0: as many as there are cores; at most 1024 */
   const char* quantize; /* the format of dense matrices in memory, such as "Q8_0"; NULL: as stored */
+  int n_beams;          /* 1; the most beams of a call, at most 64: each takes memory */
 } ingot_speech_options;
 
 INGOT_API void ingot_speech_options_init_sized(ingot_speech_options* options, size_t size);
@@ -380,6 +393,8 @@ typedef struct ingot_transcribe_options {
   int word_times;       /* 1: also when each word was said; 0 */
   float temperature;    /* -1, the default: higher ones are tried where a text is poor; 0 or more: only this one */
   uint64_t seed;        /* of temperatures above 0 */
+  const char* hotwords; /* words to expect in every window of 30 seconds, before the prompt; NULL: none */
+  int n_beams;          /* 1; above: a search for the likeliest text, at temperature 0 */
 } ingot_transcribe_options;
 
 INGOT_API void ingot_transcribe_options_init_sized(ingot_transcribe_options* options, size_t size);

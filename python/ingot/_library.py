@@ -71,7 +71,8 @@ class RequestOptions(c.Structure):
                 ("timeout_s", c.c_double), ("json_schema", c.c_char_p), ("regex", c.c_char_p), ("grammar", c.c_char_p),
                 ("typical_p", c.c_float), ("penalty_window", c.c_int), ("top_logprobs", c.c_int),
                 ("bias_tokens", c.POINTER(c.c_int32)), ("biases", c.POINTER(c.c_float)), ("n_biases", c.c_size_t),
-                ("images", c.POINTER(Image)), ("n_images", c.c_size_t)]
+                ("images", c.POINTER(Image)), ("n_images", c.c_size_t), ("n_beams", c.c_int),
+                ("length_penalty", c.c_float), ("early_stopping", c.c_int)]
 
 
 class EmbedderOptions(c.Structure):
@@ -84,12 +85,14 @@ class EmbedOptions(c.Structure):
 
 
 class SpeechOptions(c.Structure):
-    _fields_ = [("struct_size", c.c_size_t), ("device", c.c_char_p), ("n_threads", c.c_int), ("quantize", c.c_char_p)]
+    _fields_ = [("struct_size", c.c_size_t), ("device", c.c_char_p), ("n_threads", c.c_int), ("quantize", c.c_char_p),
+                ("n_beams", c.c_int)]
 
 
 class TranscribeOptions(c.Structure):
     _fields_ = [("struct_size", c.c_size_t), ("language", c.c_char_p), ("prompt", c.c_char_p), ("translate", c.c_int),
-                ("word_times", c.c_int), ("temperature", c.c_float), ("seed", c.c_uint64)]
+                ("word_times", c.c_int), ("temperature", c.c_float), ("seed", c.c_uint64),
+                ("hotwords", c.c_char_p), ("n_beams", c.c_int)]
 
 
 class Event(c.Structure):

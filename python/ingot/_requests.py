@@ -8,7 +8,7 @@ import json
 import os
 import secrets
 import weakref
-from typing import Any, Dict, Generic, List, Mapping, NamedTuple, Optional, Sequence, Tuple, TypedDict, TypeVar, Union
+from typing import Any, Dict, Generic, List, Literal, Mapping, NamedTuple, Optional, Sequence, Tuple, TypedDict, TypeVar, Union
 
 from . import _library as lib
 from ._schemas import Schema, parse, schema_text
@@ -43,6 +43,9 @@ class Options(TypedDict, total=False):
     schema: Schema  #: JSON that follows this schema: a dict, JSON or a Pydantic class
     regex: str  #: a text that this regular expression matches as a whole
     grammar: str  #: a text of this grammar: GBNF or Lark
+    beams: int  #: 1; above: a search for the likeliest text, instead of samples; the text comes when it is over
+    length_penalty: float  #: of beams: 1; above 0, longer texts are better
+    early_stopping: Union[bool, Literal["never"]]  #: of beams: False; as in transformers
 
 
 class Event(NamedTuple):
@@ -71,6 +74,8 @@ def settled(options: Options, i: int = 0) -> Options:
     constraints = [name for name in ("schema", "regex", "grammar") if options.get(name) is not None]
     if len(constraints) > 1:
         raise lib.InvalidError(f"{' and '.join(constraints)} exclude each other: give only one of them")
+    if i > 0 and options.get("beams", 1) != 1:
+        raise lib.InvalidError("beams find one answer: leave out n")
     seed = options.get("seed")
     if seed is None:
         seed = secrets.randbits(53)  # a number that JSON keeps
@@ -122,6 +127,15 @@ def _set_logprobs(struct: Any, logprobs: Union[bool, int, None]) -> None:
     struct.top_logprobs = 0 if isinstance(logprobs, bool) else logprobs or 0
 
 
+def _set_beams(struct: Any, beams: Any, early_stopping: Any) -> None:
+    kinds = {False: 0, True: 1, "never": 2}
+    if not isinstance(early_stopping, (bool, str)) or early_stopping not in kinds:
+        raise lib.InvalidError(f"early_stopping is {early_stopping!r}: give True, False or 'never'")
+    if not isinstance(beams, int) or not 1 <= beams <= 64:
+        raise lib.InvalidError(f"beams is {beams!r}: it must be from 1 to 64")
+    struct.n_beams, struct.early_stopping = beams, kinds[early_stopping]
+
+
 def _set_biases(struct: Any, biases: "Optional[Mapping[int, float]]") -> None:
     if biases is None:
         return
@@ -170,10 +184,12 @@ class Request:
         fields["json_schema"] = schema_text(fields.pop("schema", None))
         stop_tokens = lib.array(_listed(fields.pop("stop_tokens", ()), "stop_tokens", "tokens"), "stop_tokens")
         logprobs, biases = fields.pop("logprobs", None), fields.pop("logit_bias", None)
+        beams, early_stopping = fields.pop("beams", 1), fields.pop("early_stopping", False)
         struct = lib.options(lib.RequestOptions, "request", **fields)
         struct.stop_tokens, struct.n_stop_tokens = stop_tokens, len(stop_tokens)
         _set_logprobs(struct, logprobs)
         _set_biases(struct, biases)
+        _set_beams(struct, beams, early_stopping)
         if images is not None:
             struct.images, struct.n_images = images, len(images)
         number = LISTENER.add(queue, loop) if queue is not None else None

@@ -142,7 +142,7 @@ class Model:
              gpu_memory: Union[float, str, None] = None, quantize: Optional[str] = None,
              chat_template: Optional[str] = None, progress: Optional[Progress] = None,
              mmproj: "Union[str, os.PathLike[str], None]" = None, no_images: bool = False,
-             pooling: Optional[str] = None, normalize: bool = True) -> "Model":
+             pooling: Optional[str] = None, normalize: bool = True, beams: int = 1) -> "Model":
         """Loads a GGUF file, a directory of Hugging Face or MLX, a speech model, ORG/REPO[:QUANT] of the Hub, or a model of the package:
         "demo" (None means it too) or "demo-vision", which reads images.
 
@@ -170,6 +170,7 @@ class Model:
         no_images: do not load the vision tower
         pooling: "cls", "mean" or "last" makes a model for embed() of any model; None: what the model is for
         normalize: vectors of length 1
+        beams: of a speech model: the most that transcribe() may use; each takes memory
         """
         path = "demo" if model is None else os.fspath(model)
         if path in BUILT_IN and not os.path.exists(path):
@@ -192,7 +193,8 @@ class Model:
             calls.raise_fault()
             return loaded
         if kind.value == lib.KIND_SPEECH:
-            options = lib.options(lib.SpeechOptions, "speech", device=device, n_threads=n_threads, quantize=quantize)
+            options = lib.options(lib.SpeechOptions, "speech", device=device, n_threads=n_threads, quantize=quantize,
+                                  n_beams=beams)
             lib.call("speech_load", path.encode(), c.byref(options), c.byref(handle))
             return cls(path, lib.KIND_SPEECH, handle, "speech_free")
         for name, value in {"tp": tp if tp != 1 else None, "pp": pp if pp != 1 else None, "gpu_layers": gpu_layers,
@@ -487,7 +489,8 @@ class Model:
 
     def transcribe(self, audio: "Union[str, os.PathLike[str], bytes]", *, language: Optional[str] = None,
                    translate: bool = False, prompt: Optional[str] = None, word_times: bool = False,
-                   temperature: Optional[float] = None, seed: int = 0) -> Transcript:
+                   temperature: Optional[float] = None, seed: int = 0, hotwords: Optional[str] = None,
+                   beams: int = 1) -> Transcript:
         """What a recording says: a path, or the bytes of a file (WAV, FLAC, Ogg, MP3, AIFF, AU, CAF).
 
         language: code or name, such as "de" or "german"; None: detected
@@ -496,20 +499,25 @@ class Model:
         word_times: also when each word was said
         temperature: None: higher ones are tried where a text repeats itself or is unlikely
         seed: of temperatures above 0
+        hotwords: words to expect in every window of 30 seconds, such as names
+        beams: above 1: a search for the likeliest text, with at most the beams that load() has made room for
         """
         handle = self._as(lib.KIND_SPEECH)
         if not isinstance(audio, bytes):
             with open(audio, "rb") as file:
                 audio = file.read()
         options = lib.options(lib.TranscribeOptions, "transcribe", language=language, prompt=prompt,
-                              translate=int(translate), word_times=int(word_times), temperature=temperature, seed=seed)
+                              translate=int(translate), word_times=int(word_times), temperature=temperature, seed=seed,
+                              hotwords=hotwords, n_beams=beams)
         text, n = c.c_void_p(), c.c_size_t()
         lib.call("transcribe", handle, audio, len(audio), c.byref(options), c.byref(text), c.byref(n))
         return Transcript.of(json.loads(c.string_at(text, n.value)))
 
     async def atranscribe(self, audio: "Union[str, os.PathLike[str], bytes]", *, language: Optional[str] = None,
                           translate: bool = False, prompt: Optional[str] = None, word_times: bool = False,
-                          temperature: Optional[float] = None, seed: int = 0) -> Transcript:
+                          temperature: Optional[float] = None, seed: int = 0, hotwords: Optional[str] = None,
+                          beams: int = 1) -> Transcript:
         """transcribe() for asyncio."""
         return await asyncio.to_thread(self.transcribe, audio, language=language, translate=translate, prompt=prompt,
-                                       word_times=word_times, temperature=temperature, seed=seed)
+                                       word_times=word_times, temperature=temperature, seed=seed, hotwords=hotwords,
+                                       beams=beams)

@@ -40,6 +40,17 @@ void constrain(Request& request, CapiModel& model, const WantedGrammar& wanted) 
   request.constraint_start = std::move(placed.start);
 }
 
+std::optional<BeamParams> beams_of(const ingot_request_options& o) {
+  check_range("n_beams", o.n_beams, 1, kMaxBeams);
+  check_range("early_stopping", o.early_stopping, INGOT_EARLY_NO, INGOT_EARLY_NEVER);
+  if (o.n_beams == 1) return std::nullopt;
+  if (o.logprobs != 0 && o.top_logprobs > 0)
+    throw Error("a search with beams knows the log-probabilities of its text only: top_logprobs must be 0");
+  return BeamParams{.n_beams = o.n_beams,
+                    .length_penalty = o.length_penalty,
+                    .early_stopping = static_cast<EarlyStopping>(o.early_stopping)};
+}
+
 Request request_of(CapiModel& model, std::span<const int32_t> prompt, const ingot_request_options& o) {
   Request request;
   request.prompt.assign(prompt.begin(), prompt.end());
@@ -65,7 +76,9 @@ Request request_of(CapiModel& model, std::span<const int32_t> prompt, const ingo
   request.ignore_eos = o.ignore_eos != 0;
   request.priority = o.priority;
   if (o.cache_salt != nullptr) request.cache_salt = o.cache_salt;
-  request.proposer = make_proposer(model.speculate, model.engine->info().draft_head, model.draft.get());
+  request.beams = beams_of(o);
+  if (!request.beams)
+    request.proposer = make_proposer(model.speculate, model.engine->info().draft_head, model.draft.get());
   if (!(o.timeout_s >= 0 && o.timeout_s < 1e9)) throw Error("timeout_s is {}: it must be from 0 to 10^9", o.timeout_s);
   if (o.timeout_s > 0)
     request.deadline =
@@ -122,7 +135,9 @@ void ingot_request_options_init_sized(ingot_request_options* options, size_t siz
                 .min_p = p.min_p,
                 .repetition_penalty = p.repetition_penalty,
                 .typical_p = p.typical_p,
-                .penalty_window = p.penalty_window});
+                .penalty_window = p.penalty_window,
+                .n_beams = 1,
+                .length_penalty = BeamParams().length_penalty});
 }
 
 ingot_status ingot_free(ingot_model* model) {

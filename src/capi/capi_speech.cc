@@ -19,6 +19,8 @@ SpeechOptions speech_options_of(const ingot_transcribe_options& o) {
   if (o.prompt != nullptr) options.prompt = o.prompt;
   if (o.temperature >= 0) options.temperatures = {o.temperature};
   options.seed = o.seed;
+  if (o.hotwords != nullptr) options.hotwords = o.hotwords;
+  options.n_beams = o.n_beams;
   return options;
 }
 
@@ -29,7 +31,9 @@ using namespace ingot;
 
 extern "C" {
 
-void ingot_speech_options_init_sized(ingot_speech_options* options, size_t size) { init_options(options, size, {}); }
+void ingot_speech_options_init_sized(ingot_speech_options* options, size_t size) {
+  init_options(options, size, {.n_beams = 1});
+}
 
 ingot_status ingot_speech_load(const char* path, const ingot_speech_options* given, ingot_speech** speech) {
   return guarded([&] {
@@ -37,10 +41,12 @@ ingot_status ingot_speech_load(const char* path, const ingot_speech_options* giv
     const ingot_speech_options o = options_of(given, ingot_speech_options_init);
     const std::string name = &required(path, "path");
     check_range("n_threads", o.n_threads, 0, kMaxThreads);
+    check_range("n_beams", o.n_beams, 1, kMaxBeams);
     auto result = std::make_unique<ingot_speech>();
     result->model = std::make_unique<SpeechModel>(
         open_speech_files(name, o.quantize != nullptr ? o.quantize : ""),
-        BackendOptions{.device = o.device != nullptr ? o.device : "cpu", .n_threads = o.n_threads});
+        BackendOptions{.device = o.device != nullptr ? o.device : "cpu", .n_threads = o.n_threads},
+        SpeechLimits{.n_beams = o.n_beams});
     *speech = result.release();
     return INGOT_OK;
   });
@@ -54,7 +60,7 @@ void ingot_speech_free(ingot_speech* speech) {
 }
 
 void ingot_transcribe_options_init_sized(ingot_transcribe_options* options, size_t size) {
-  init_options(options, size, {.temperature = -1});
+  init_options(options, size, {.temperature = -1, .n_beams = 1});
 }
 
 ingot_status ingot_transcribe(ingot_speech* speech, const void* bytes, size_t n_bytes,

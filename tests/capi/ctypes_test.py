@@ -31,7 +31,8 @@ class RequestOptions(c.Structure):
                 ("n_stop_tokens", c.c_size_t), ("priority", c.c_int), ("cache_salt", c.c_char_p), ("timeout_s", c.c_double),
                 ("json_schema", c.c_char_p), ("regex", c.c_char_p), ("grammar", c.c_char_p), ("typical_p", c.c_float),
                 ("penalty_window", c.c_int), ("top_logprobs", c.c_int), ("bias_tokens", c.POINTER(c.c_int32)),
-                ("biases", c.POINTER(c.c_float)), ("n_biases", c.c_size_t), ("images", c.c_void_p), ("n_images", c.c_size_t)]
+                ("biases", c.POINTER(c.c_float)), ("n_biases", c.c_size_t), ("images", c.c_void_p), ("n_images", c.c_size_t),
+                ("n_beams", c.c_int), ("length_penalty", c.c_float), ("early_stopping", c.c_int)]
 
 
 class ChatOptions(c.Structure):

@@ -1,6 +1,7 @@
 """The Python package's options and refusals, with this build's library: seeds, several answers, biases, likeliest
 tokens, options of loading, forks. tests/python tests the wheel."""
 
+import json
 import math
 import os
 import pathlib
@@ -144,12 +145,14 @@ BAD = {
     "schema": ["{", {"type": "x"}, 3],
     "regex": ["("],
     "grammar": ["x"],
+    "beams": [0, 65, "x"],
+    "early_stopping": ["always", 2],
 }
 
 
 def test_every_option_is_refused_by_its_name_in_python(model):
     """No name of the C API is in a message: not json_schema, n_logprobs or NULL."""
-    checked_elsewhere = {"ignore_eos", "cache_salt"}  # any truth value, any text
+    checked_elsewhere = {"ignore_eos", "cache_salt", "length_penalty"}  # any truth value, any text; of beams
     assert set(BAD) | checked_elsewhere == set(Options.__annotations__)
     for name, values in BAD.items():
         for words in refusals(lambda value: model.chat(ASK, **{name: value}), values):
@@ -161,6 +164,33 @@ def test_every_option_is_refused_by_its_name_in_python(model):
     assert words == "schema and regex exclude each other: give only one of them"
     [words] = refusals(lambda value: model.chat(ASK, colour=value), [1])
     assert words.startswith("there is no option 'colour': use one of max_tokens,") and "json_schema" not in words
+
+
+def test_beams_are_those_of_transformers():
+    """tests/data/beams.json, without the grammars: those of the tiny llama that have one text."""
+    data = SOURCE / "tests" / "data"
+    prompt = json.loads((data / "models" / "llama.json").read_text())["tokens"]
+    goldens = [g for g in json.loads((data / "beams.json").read_text()) if g["model"] == "llama" and not g["letters"]]
+    assert len(goldens) == 6
+    with Model.load(data / "models" / "llama.gguf", n_ctx=128, n_threads=2) as llama:
+        for golden in goldens:
+            answer = llama.generate(prompt, beams=golden["n_beams"], length_penalty=golden["length_penalty"], max_tokens=20,
+                                    early_stopping=golden["early_stopping"], stop_tokens=golden["ends"], penalty_window=-1,
+                                    repetition_penalty=golden["repetition_penalty"])
+            assert answer.tokens == [t for t in golden["texts"][0] if t not in golden["ends"]], golden
+
+
+def test_beams_find_one_answer(model):
+    with pytest.raises(InvalidError, match="leave out n"):
+        model.generate(ASK, beams=2, n=2)
+    with pytest.raises(InvalidError, match="top_logprobs must be 0"):
+        model.generate(ASK, beams=2, logprobs=3)
+    with pytest.raises(InvalidError, match="a step has at most 8 sequences"):
+        model.generate(ASK, beams=9)
+    greedy, beams = (model.generate(ASK, beams=n, temperature=0, max_tokens=12, logprobs=True, length_penalty=0.0) for n in (1, 4))
+    assert sum(beams.logprobs) >= sum(greedy.logprobs) - 1e-4
+    stream = model.generate(ASK, beams=2, max_tokens=5, stream=True)
+    assert "".join(stream) == model.generate(ASK, beams=2, max_tokens=5).text
 
 
 def test_options_of_loading(tmp_path):

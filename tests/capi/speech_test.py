@@ -40,6 +40,20 @@ def test_words_translation_and_temperature(model):
     assert hot[0] == hot[1] != hot[2] and {s.temperature for one in hot for s in one.segments} == {1.5}
 
 
+def test_hotwords_and_beams(model):
+    found = model.transcribe(TONE, language="de")
+    assert model.transcribe(TONE, language="de", hotwords="bcd") == model.transcribe(TONE, language="de", prompt="bcd") != found
+    with pytest.raises(ingot.InvalidError, match="room for 15"):
+        model.transcribe(TONE, language="de", hotwords="b" * 15)
+    with pytest.raises(ingot.InvalidError, match="opened for 1 to 1"):
+        model.transcribe(TONE, language="de", beams=2)
+    with ingot.Model.load(DATA / "speech", n_threads=1, beams=3) as wide:
+        greedy, beams = (wide.transcribe(TONE, language="de", beams=n, temperature=0) for n in (1, 3))
+        assert "" != greedy.text != beams.text != "" and wide.transcribe(TONE, language="de", beams=3, temperature=0) == beams
+    with pytest.raises(ingot.InvalidError, match="n_beams is 65"):
+        ingot.Model.load(DATA / "speech", beams=65)
+
+
 def test_what_is_refused(model):
     for audio, says in ((b"", "empty"), (b"<html>", "this program reads"), (b"fLaC", "damaged FLAC")):
         with pytest.raises(ingot.InvalidError, match=says):

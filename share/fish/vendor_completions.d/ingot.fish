@@ -864,6 +864,7 @@ complete -c ingot -n '__ingot_is "transcribe"' -s o -l out -r -d 'write a file f
 complete -c ingot -n '__ingot_is "transcribe"' -s l -l language -x -d 'language of the speech, such as de or german'
 complete -c ingot -n '__ingot_is "transcribe"' -l translate -d 'write English, whatever the language'
 complete -c ingot -n '__ingot_is "transcribe"' -l prompt -x -d 'text that could come before'
+complete -c ingot -n '__ingot_is "transcribe"' -l hotwords -x -d 'words to expect in every window, such as names'
 complete -c ingot -n '__ingot_is "transcribe"' -l carry-context -d 'show the model the text of the 30 seconds before'
 complete -c ingot -n '__ingot_is "transcribe"' -l batch -x -d 'windows that are transcribed at once'
 complete -c ingot -n '__ingot_is "transcribe"' -l beams -x -d 'search for the likeliest text with this many beams'

@@ -160,6 +160,8 @@ void add_decoding_options(CLI::App& command, TranscribeVerb& o) {
   command.add_flag("--translate", o.options.translates, "write English, whatever the language");
   command.add_option("--prompt", o.options.prompt,
                      "text that could come before: names and words that the model should expect, and a style");
+  command.add_option("--hotwords", o.options.hotwords,
+                     "words to expect in every window, such as names; they come before the prompt");
   command.add_flag("--carry-context", o.options.carries_context,
                    "show the model the text of the 30 seconds before; more consistent, but errors may repeat");
   command

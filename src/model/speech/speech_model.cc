@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/check.h"
 #include "base/error.h"
 #include "model/speech/compression.h"
 #include "model/speech/silence.h"
@@ -18,7 +19,19 @@ constexpr int kSamplesATime = static_cast<int>(kTimeStep * kSpeechRate);
 constexpr int64_t kLeastSamples = kSpeechRate / 10;  // of a rest behind the last segment that is still read
 constexpr int64_t kLeastForVoice = 2 * kSpeechRate;  // shorter sounds have no floor of noise to compare with
 constexpr int kMostHeard = 4;                        // windows in a step of the encoder: more make no step faster
+// A text may be of noise beyond a part of the limit of no speech, or if its tokens are less likely. Few texts of speech
+// are.
+constexpr float kUnsureNoSpeech = 1.0f / 3, kUnsureLogprob = -1.2f;
+constexpr double kRepeatedFrom[] = {0, 0.5, 0.25};  // parts of a sound where its repetition begins
 constexpr float kDrawsAlike = 0.5f;  // below this temperature, a text is good enough as context of the next window
+
+// A sound of n samples that goes round a shorter one, from a part of it on.
+std::vector<float> repeated_sound(std::span<const float> samples, double begin, size_t n) {
+  std::vector<float> all(n);
+  size_t at = static_cast<size_t>(begin * static_cast<double>(samples.size()));
+  for (float& x : all) x = samples[at], at = (at + 1) % samples.size();
+  return all;
+}
 
 }  // namespace
 
@@ -40,19 +53,19 @@ struct SpeechModel::Call {
   const SpeechOptions& options;
   SpeechRules rules;
   Transcript transcript;
-  int64_t at = 0;                // the sample where the next window begins
-  std::vector<int32_t> first;    // language, task and the like, with which each window's text begins
-  std::vector<int32_t> prompt;   // of the user
-  std::vector<int32_t> context;  // what the windows before have said
+  int64_t at = 0;                         // the sample where the next window begins
+  std::vector<int32_t> first;             // language, task and the like, with which each window's text begins
+  std::vector<int32_t> hotwords, prompt;  // of the user
+  std::vector<int32_t> context;           // what the windows before have said
   uint64_t n_drawn = 0;
 
   bool cuts_at_pauses() const { return options.n_parallel > 1 && !options.carries_context; }
 };
 
 struct SpeechModel::Window {
-  int64_t at = 0;              // its first sample
+  int64_t at = 0;  // its first sample
   std::vector<float> samples;
-  std::vector<float> sound;    // [n_rows, dim]: the encoder's output
+  std::vector<float> sound;  // [n_rows, dim]: the encoder's output
   std::vector<int32_t> prompt;
   WrittenText written;
   std::string text;
@@ -94,14 +107,26 @@ void SpeechModel::check(const SpeechOptions& options) const {
     throw Error("{} windows at once: the model was opened for 1 to {}", options.n_parallel, limits_.n_parallel);
   if (options.n_beams < 1 || options.n_beams > limits_.n_beams)
     throw Error("{} beams: the model was opened for 1 to {}", options.n_beams, limits_.n_beams);
-  if (!options.prompt.empty() && t.previous < 0)
-    throw Error("the model has no token <|startofprev|> and takes no prompt");
+  if ((!options.prompt.empty() || !options.hotwords.empty()) && t.previous < 0)
+    throw Error("the model has no token <|startofprev|> and takes no prompt and no hotwords");
+  if (const size_t n = before_text(options.hotwords).size(); n > most_before())
+    throw Error("the hotwords have {} tokens, but the model has room for {}: leave out some", n, most_before());
 }
 
-void SpeechModel::begin_call(Call& call) const {
+// The tokens of a text that the model reads before a window's.
+std::vector<int32_t> SpeechModel::before_text(const std::string& text) const {
+  const std::string words = trimmed(text);
+  return words.empty() ? std::vector<int32_t>() : tokenizer().encode(" " + words, {.add_special = false});
+}
+
+size_t SpeechModel::most_before() const { return static_cast<size_t>(config().n_ctx / 2 - 1); }
+
+SpeechModel::Call SpeechModel::new_call(const SpeechOptions& options) const {
   const SpeechTokens& t = tokens();
-  const SpeechOptions& options = call.options;
-  if (!options.prompt.empty()) call.prompt = tokenizer().encode(" " + trimmed(options.prompt), {.add_special = false});
+  Call call{
+      .options = options,
+      .rules = SpeechRules(t, files_.suppressed, files_.first_suppressed, files_.latest_start, options.with_times)};
+  call.hotwords = before_text(options.hotwords), call.prompt = before_text(options.prompt);
   call.transcript.task = options.translates ? "translate" : "transcribe";
   call.first = {t.start};
   if (t.is_multilingual) {
@@ -113,16 +138,19 @@ void SpeechModel::begin_call(Call& call) const {
     call.transcript.language = "en";
   }
   if (!options.with_times) call.first.push_back(t.no_times);
+  return call;
 }
 
-// What the model reads before it writes: what was said before, and the tokens of the language and the task.
+// What the model reads before it writes: the hotwords, the end of what was said before, and the tokens of the language
+// and the task.
 std::vector<int32_t> SpeechModel::prompt_of(const Call& call) const {
-  const auto most = static_cast<size_t>(config().n_ctx / 2 - 1);
+  const size_t most = most_before() - call.hotwords.size();
   std::vector<int32_t> before = call.prompt;
   if (call.options.carries_context) before.insert(before.end(), call.context.begin(), call.context.end());
   std::vector<int32_t> tokens;
-  if (!before.empty() && this->tokens().previous >= 0) {
+  if ((!call.hotwords.empty() || !before.empty()) && this->tokens().previous >= 0) {
     tokens.push_back(this->tokens().previous);
+    tokens.insert(tokens.end(), call.hotwords.begin(), call.hotwords.end());
     tokens.insert(tokens.end(), before.end() - static_cast<std::ptrdiff_t>(std::min(before.size(), most)),
                   before.end());
   }
@@ -135,35 +163,78 @@ bool SpeechModel::is_poor(const Window& window, const SpeechOptions& options) co
          (options.least_logprob && window.written.avg_logprob < *options.least_logprob);
 }
 
+// Writes the texts of windows that were heard, at one temperature.
+void SpeechModel::write_once(Call& call, std::span<Window* const> windows, float temperature) {
+  const SpeechOptions& options = call.options;
+  std::vector<SpeechTask> tasks;
+  for (const Window* window : windows) {
+    tasks.push_back({.sound = window->sound,
+                     .prompt = window->prompt,
+                     .rules = &call.rules,
+                     .temperature = temperature,
+                     .seed = options.seed,
+                     .n_drawn = call.n_drawn,
+                     .beams = {.n_beams = options.n_beams}});
+    call.n_drawn += static_cast<uint64_t>(config().n_ctx);
+  }
+  std::vector<WrittenText> texts = writer_.write(tasks);
+  for (size_t i = 0; i < windows.size(); ++i) {
+    Window& window = *windows[i];
+    window.written = std::move(texts[i]);
+    window.temperature = temperature;
+    window.text = text_of(window.written.tokens);
+    window.compression = static_cast<float>(compression_ratio(trimmed(window.text)));
+    window.is_silent = options.most_no_speech && window.written.no_speech > *options.most_no_speech &&
+                       (!options.least_logprob || window.written.avg_logprob < *options.least_logprob);
+  }
+}
+
 // Writes the texts of windows that were heard. Tries one temperature after the other until a text looks right.
 void SpeechModel::write_well(Call& call, std::span<Window> windows) {
-  const SpeechOptions& options = call.options;
   std::vector<Window*> left;
   for (Window& window : windows) left.push_back(&window);
-  for (const float temperature : options.temperatures) {
-    std::vector<SpeechTask> tasks;
-    for (const Window* window : left) {
-      tasks.push_back({.sound = window->sound,
-                       .prompt = window->prompt,
-                       .rules = &call.rules,
-                       .temperature = temperature,
-                       .seed = options.seed,
-                       .n_drawn = call.n_drawn,
-                       .beams = {.n_beams = options.n_beams}});
-      call.n_drawn += static_cast<uint64_t>(config().n_ctx);
-    }
-    std::vector<WrittenText> texts = writer_.write(tasks);
-    for (size_t i = 0; i < left.size(); ++i) {
-      Window& window = *left[i];
-      window.written = std::move(texts[i]);
-      window.temperature = temperature;
-      window.text = text_of(window.written.tokens);
-      window.compression = static_cast<float>(compression_ratio(trimmed(window.text)));
-      window.is_silent = options.most_no_speech && window.written.no_speech > *options.most_no_speech &&
-                         (!options.least_logprob || window.written.avg_logprob < *options.least_logprob);
-    }
-    std::erase_if(left, [&](const Window* window) { return window->is_silent || !is_poor(*window, options); });
+  for (const float temperature : call.options.temperatures) {
+    write_once(call, left, temperature);
+    if (temperature == call.options.temperatures[0]) silence_noise(call, left);
+    std::erase_if(left, [&](const Window* window) { return window->is_silent || !is_poor(*window, call.options); });
     if (left.empty()) break;
+  }
+}
+
+// Finds windows of noise and music among those whose text is not sure. A sound that does not fill its window is followed
+// by digital silence, and a speech model then takes noise and music for speech more often. So it hears the sound again,
+// repeated until it fills the window. Repeated speech is likelier than speech, and repeated noise stays noise. The text
+// of noise may repeat itself, too, which makes it likely: then the sound begins elsewhere.
+void SpeechModel::silence_noise(const Call& call, std::span<Window* const> windows) {
+  if (!call.options.most_no_speech || *call.options.most_no_speech >= 1 || !call.options.least_logprob) return;
+  const float most_no_speech = *call.options.most_no_speech * kUnsureNoSpeech;
+  std::vector<Window*> unsure;
+  for (Window* window : windows)
+    if (!window->is_silent && window->n_samples() < config().n_samples() && window->n_samples() > 0 &&
+        (window->written.no_speech > most_no_speech || window->written.avg_logprob < kUnsureLogprob))
+      unsure.push_back(window);
+  SpeechOptions options = call.options;
+  options.n_beams = 1;
+  Call again = new_call(options);
+  again.first = call.first;
+  for (const double begin : kRepeatedFrom) {
+    if (unsure.empty()) return;
+    std::vector<Window> repeated(unsure.size());
+    std::vector<Window*> all;
+    for (size_t i = 0; i < unsure.size(); ++i) {
+      repeated[i].samples = repeated_sound(unsure[i]->samples, begin, static_cast<size_t>(config().n_samples()));
+      all.push_back(&repeated[i]);
+    }
+    hear(again, repeated);
+    write_once(again, all, 0);
+    for (size_t i = 0; i < unsure.size(); ++i) {
+      const WrittenText& written = repeated[i].written;
+      const bool may_be_noise = written.no_speech > most_no_speech;
+      unsure[i]->is_silent = may_be_noise && written.avg_logprob < *options.least_logprob;
+      const bool loops = options.most_compression && repeated[i].compression > *options.most_compression;
+      if (unsure[i]->is_silent || !may_be_noise || !loops) unsure[i] = nullptr;
+    }
+    std::erase(unsure, nullptr);
   }
 }
 
@@ -318,27 +389,45 @@ bool SpeechModel::next_windows(Call& call, WindowReader& reader, std::vector<Win
   return true;
 }
 
+// Encodes the windows, and finds out their language and their prompts.
+void SpeechModel::hear(Call& call, std::span<Window> windows) {
+  std::vector<std::span<const float>> samples;
+  for (const Window& window : windows) samples.push_back(window.samples);
+  std::vector<std::vector<float>> sounds = writer_.hear(samples);
+  for (size_t i = 0; i < windows.size(); ++i) windows[i].sound = std::move(sounds[i]);
+  if (tokens().is_multilingual && call.first[1] < 0) {
+    call.first[1] = writer_.detect_language(windows[0].sound);
+    call.transcript.language = tokens().code_of(call.first[1]);
+  }
+  for (Window& window : windows) window.prompt = prompt_of(call);
+}
+
+std::optional<std::string> SpeechModel::peek(std::span<const float> samples, const SpeechOptions& options) {
+  SpeechOptions once = options;
+  once.temperatures = {0}, once.n_parallel = once.n_beams = 1;
+  check(once);
+  CHECK(std::ssize(samples) <= config().n_samples());
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock) return std::nullopt;
+  Call call = new_call(once);
+  Window window;
+  window.samples.assign(samples.begin(), samples.end());
+  hear(call, {&window, 1});
+  write_well(call, {&window, 1});
+  const bool repeats = once.most_compression && window.compression > *once.most_compression;
+  return window.is_silent || repeats || !says_something(window.text) ? "" : trimmed(window.text);
+}
+
 Transcript SpeechModel::transcribe(AudioStream& audio, const SpeechOptions& options, const SpeechProgress& progress) {
   check(options);
-  Call call{.options = options,
-            .rules = SpeechRules(tokens(), files_.suppressed, files_.first_suppressed, files_.latest_start,
-                                 options.with_times)};
-  begin_call(call);
+  Call call = new_call(options);
   WindowReader reader(audio);
   std::vector<Window> windows;
   while (next_windows(call, reader, windows)) {
     const size_t n_before = call.transcript.segments.size();
     if (!windows.empty()) {
       const std::lock_guard lock(mutex_);
-      std::vector<std::span<const float>> samples;
-      for (const Window& window : windows) samples.push_back(window.samples);
-      std::vector<std::vector<float>> sounds = writer_.hear(samples);
-      for (size_t i = 0; i < windows.size(); ++i) windows[i].sound = std::move(sounds[i]);
-      if (tokens().is_multilingual && call.first[1] < 0) {
-        call.first[1] = writer_.detect_language(windows[0].sound);
-        call.transcript.language = tokens().code_of(call.first[1]);
-      }
-      for (Window& window : windows) window.prompt = prompt_of(call);
+      hear(call, windows);
       write_well(call, windows);
       for (Window& window : windows) {
         const int64_t step = finish_window(call, window);

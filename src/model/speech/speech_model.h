@@ -25,6 +25,7 @@ struct SpeechOptions {
   bool with_times = true;        // false: the model writes no times, and a segment is a window
   bool word_times = false;       // also when each word was said
   std::string prompt;            // names, words and style that the model should expect
+  std::string hotwords;          // words to expect in each window; read before the prompt and the context
   bool carries_context = false;  // the text of a window is the prompt of the next one
   std::vector<float> temperatures = {0, 0.2f, 0.4f, 0.6f, 0.8f, 1.0f};  // tried in order
   std::optional<float> most_compression = 2.4f;  // a text that compresses better is written again; nothing: no limit
@@ -59,6 +60,11 @@ class SpeechModel {
   // is too long, and for what AudioStream refuses. Any thread may call it; windows of several calls take turns.
   Transcript transcribe(AudioStream& audio, const SpeechOptions& options, const SpeechProgress& progress = {});
 
+  // What is said in a sound that goes on: the likeliest text of its samples, at most a window, without a second try. Empty
+  // if the text is none, or repeats itself. Nothing if another call computes, since a peek does not wait. Throws as
+  // transcribe().
+  std::optional<std::string> peek(std::span<const float> samples, const SpeechOptions& options);
+
   // Throws Error if the options do not fit the model; before any sound is read.
   void check(const SpeechOptions& options) const;
 
@@ -75,9 +81,14 @@ class SpeechModel {
   struct Call;    // a recording that is transcribed
   struct Window;  // a part of the recording, and its text
 
-  void begin_call(Call& call) const;
+  Call new_call(const SpeechOptions& options) const;  // with a reference to the options
+  std::vector<int32_t> before_text(const std::string& text) const;
+  size_t most_before() const;  // tokens before the text of a window, without those of the language and the task
   std::vector<int32_t> prompt_of(const Call& call) const;
+  void hear(Call& call, std::span<Window> windows);
+  void write_once(Call& call, std::span<Window* const> windows, float temperature);
   void write_well(Call& call, std::span<Window> windows);
+  void silence_noise(const Call& call, std::span<Window* const> windows);
   bool is_poor(const Window& window, const SpeechOptions& options) const;
   int64_t quiet_before_sound(std::span<const float> samples, const SpeechOptions& options) const;
   bool next_windows(Call& call, WindowReader& reader, std::vector<Window>& windows) const;

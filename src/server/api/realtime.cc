@@ -10,6 +10,7 @@
 #include "base/device_lost.h"
 #include "base/error.h"
 #include "model/speech/voice.h"
+#include "server/api/partial_text.h"
 #include "server/api/realtime_sound.h"
 #include "server/fields/request_fields.h"
 #include "server/requests/fields.h"
@@ -17,11 +18,13 @@
 namespace ingot {
 namespace {
 
-constexpr size_t kMaxQueuedBytes = kMaxSocketMessage;       // of messages that no worker has read
-constexpr size_t kMessageCost = 256;                        // bytes that a message takes besides its own
+constexpr size_t kMaxQueuedBytes = kMaxSocketMessage;  // of messages that no worker has read
+constexpr size_t kMessageCost = 256;                   // bytes that a message takes besides its own
 constexpr std::chrono::hours kLongestSession{1};
-constexpr int64_t kLongestTurn = 60 * PcmResampler::kTo;    // samples of a turn before it is cut
-constexpr int64_t kMostSound = 600 * PcmResampler::kTo;     // samples that wait for a commit
+constexpr int64_t kLongestTurn = 30 * PcmResampler::kTo;       // samples of a turn before it is cut
+constexpr int64_t kPartialEvery = 3 * PcmResampler::kTo / 10;  // samples from one partial result to the next
+constexpr const char* kTranscription = "conversation.item.input_audio_transcription.";
+constexpr int64_t kMostSound = 600 * PcmResampler::kTo;                            // samples that wait for a commit
 constexpr int64_t kSeen = 6 * PcmResampler::kTo, kEvery = PcmResampler::kTo / 10;  // of the search for turns
 constexpr int64_t kLeastCommit = PcmResampler::kTo / 10;
 
@@ -71,18 +74,24 @@ class RealtimeSession final : public SocketHandler, public std::enable_shared_fr
   // ---- a worker, one at a time ----
   void run() {
     for (;;) {
-      std::string text;
+      std::optional<std::string> text;  // nothing: all sound that has come is read, and a partial result is due
       {
         std::lock_guard lock(mutex_);
-        is_running_ = !is_over_ && !queue_.empty();
+        is_running_ = !is_over_ && (!queue_.empty() || wants_partial());
         if (!is_running_) return;
-        text = std::move(queue_.front());
-        queue_.pop_front();
-        n_queued_ -= text.size() + kMessageCost;
+        if (!queue_.empty()) {
+          text = std::move(queue_.front());
+          queue_.pop_front();
+          n_queued_ -= text->size() + kMessageCost;
+        }
       }
       std::string id;
       try {
-        const JsonValue event = parse_request_json(text);
+        if (!text) {
+          send_partial();
+          continue;
+        }
+        const JsonValue event = parse_request_json(*text);
         id = Fields(event).string("event_id", 512).value_or("");
         handle(event);
       } catch (const ApiError& error) {
@@ -116,6 +125,7 @@ class RealtimeSession final : public SocketHandler, public std::enable_shared_fr
     if (type == "input_audio_buffer.clear") {
       samples_.clear(), first_ = n_samples_;
       turns_.reset(n_samples_);
+      item_.clear(), partial_ = {};
       return send({{"type", "input_audio_buffer.cleared"}});
     }
     fields.refuse("type", "must be session.update, or append, commit or clear of input_audio_buffer");
@@ -173,18 +183,17 @@ class RealtimeSession final : public SocketHandler, public std::enable_shared_fr
   JsonValue session_json() const {
     JsonValue turns;
     if (has_turns_)
-      turns = {{"type", "server_vad"},
-               {"prefix_padding_ms", rules_.prefix_ms},
-               {"silence_duration_ms", rules_.silence_ms}};
-    return {{"type", "transcription"},
-            {"id", id_},
-            {"object", "realtime.transcription_session"},
-            {"audio",
-             {{"input",
-               {{"format", {{"type", "audio/pcm"}, {"rate", PcmResampler::kFrom}}},
-                {"transcription",
-                 {{"model", model_->id()}, {"language", options_.language}, {"prompt", options_.prompt}}},
-                {"turn_detection", std::move(turns)}}}}}};
+      turns = {
+          {"type", "server_vad"}, {"prefix_padding_ms", rules_.prefix_ms}, {"silence_duration_ms", rules_.silence_ms}};
+    return {
+        {"type", "transcription"},
+        {"id", id_},
+        {"object", "realtime.transcription_session"},
+        {"audio",
+         {{"input",
+           {{"format", {{"type", "audio/pcm"}, {"rate", PcmResampler::kFrom}}},
+            {"transcription", {{"model", model_->id()}, {"language", options_.language}, {"prompt", options_.prompt}}},
+            {"turn_detection", std::move(turns)}}}}}};
   }
 
   void append(const Fields& fields) {
@@ -210,20 +219,63 @@ class RealtimeSession final : public SocketHandler, public std::enable_shared_fr
     searched_ = n_samples_;
     const auto seen = static_cast<size_t>(std::min(std::ssize(samples_), kSeen));
     const auto turn = turns_.find(std::span(samples_).last(seen), n_samples_, rules_);
-    const auto ms = [](int64_t at) { return at * 1000 / PcmResampler::kTo; };
     if (turn && turn->begins) {
       const auto prefix = static_cast<int64_t>(rules_.prefix_ms * PcmResampler::kTo / 1000);
       drop_before(std::max(first_, turn->at + kVoicePadMs * PcmResampler::kTo / 1000 - prefix));
-      item_ = random_id("item_");
-      send({{"type", "input_audio_buffer.speech_started"}, {"audio_start_ms", ms(turn->at)}, {"item_id", item_}});
-    } else if (turn || (turns_.is_speaking() && std::ssize(samples_) > kLongestTurn)) {
-      const int64_t end = turn ? turn->at : n_samples_;
-      if (!turn) turns_.reset(end);
-      send({{"type", "input_audio_buffer.speech_stopped"}, {"audio_end_ms", ms(end)}, {"item_id", item_}});
-      commit(end);
+      begin_turn(turn->at);
+    } else if (turn) {
+      end_turn(turn->at);
+    } else if (turns_.is_speaking() && std::ssize(samples_) >= kLongestTurn) {
+      const int64_t end = first_ + last_pause(samples_, voice_spans(samples_, rules_.quietest), kLongestTurn / 2);
+      end_turn(end);
+      turns_.cut(end);
+      begin_turn(end);
     } else if (!turns_.is_speaking()) {
       drop_before(n_samples_ - kSeen);
     }
+  }
+
+  static int64_t ms(int64_t at) { return at * 1000 / PcmResampler::kTo; }
+
+  void begin_turn(int64_t at) {
+    item_ = random_id("item_");
+    partial_ = {}, peeked_ = first_, partial_step_ = kPartialEvery;
+    send({{"type", "input_audio_buffer.speech_started"}, {"audio_start_ms", ms(at)}, {"item_id", item_}});
+  }
+
+  void end_turn(int64_t at) {
+    send({{"type", "input_audio_buffer.speech_stopped"}, {"audio_end_ms", ms(at)}, {"item_id", item_}});
+    commit(at);
+  }
+
+  // Whether a turn has so much more sound than at its last partial result, or at its beginning.
+  bool wants_partial() const {
+    return turns_.is_speaking() && n_samples_ - peeked_ >= partial_step_ &&
+           std::ssize(samples_) <= model_->speech().config().n_samples();
+  }
+
+  // Transcribes the open turn, and sends what is certain enough. Takes at most half of the time: where a result takes
+  // long, the next one waits for twice as much sound.
+  void send_partial() {
+    peeked_ = n_samples_;
+    const auto start = std::chrono::steady_clock::now();
+    try {
+      if (const auto text = model_->speech().peek(samples_, options_)) send_delta(item_, partial_.add(*text));
+    } catch (const DeviceLost& error) {
+      lose_device(error);
+    }
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+    partial_step_ = std::max(kPartialEvery, static_cast<int64_t>(2 * taken.count() * PcmResampler::kTo));
+  }
+
+  void send_delta(const std::string& item, const std::string& delta) {
+    if (delta.empty()) return;
+    send({{"type", kTranscription + std::string("delta")}, {"item_id", item}, {"content_index", 0}, {"delta", delta}});
+  }
+
+  void lose_device(const DeviceLost& error) {
+    model_->lose_device(error.what());
+    responder_->end("the model has failed");
   }
 
   void drop_before(int64_t at) {
@@ -252,34 +304,34 @@ class RealtimeSession final : public SocketHandler, public std::enable_shared_fr
           {"previous_item_id", last_item_.empty() ? JsonValue() : JsonValue(last_item_)}});
     last_item_ = item;
     send({{"type", "conversation.item.created"},
-          {"item", {{"id", item}, {"type", "message"}, {"role", "user"}, {"status", "completed"},
-                    {"content", {{{"type", "input_audio"}, {"transcript", nullptr}}}}}}});
-    constexpr const char* kPrefix = "conversation.item.input_audio_transcription.";
+          {"item",
+           {{"id", item},
+            {"type", "message"},
+            {"role", "user"},
+            {"status", "completed"},
+            {"content", {{{"type", "input_audio"}, {"transcript", nullptr}}}}}}});
+    PartialText partial = std::exchange(partial_, {});
     try {
       SampleStream sound(std::move(part));
-      bool is_first = true;
+      std::string text;
       const Transcript transcript = model_->speech().transcribe(
           sound, options_, {.on_window = [&](std::span<const SpeechSegment> added, double, std::optional<double>) {
             for (const SpeechSegment& segment : added) {
-              const std::string delta = std::exchange(is_first, false) ? trimmed(segment.text) : segment.text;
-              send({{"type", kPrefix + std::string("delta")},
-                    {"item_id", item},
-                    {"content_index", 0},
-                    {"delta", delta}});
+              text += text.empty() ? trimmed(segment.text) : segment.text;
+              send_delta(item, partial.add_certain(text));
             }
             std::lock_guard lock(mutex_);
             return !is_over_ && !model_->is_stopping();
           }});
-      send({{"type", kPrefix + std::string("completed")},
+      send({{"type", kTranscription + std::string("completed")},
             {"item_id", item},
             {"content_index", 0},
             {"transcript", transcript.text()},
             {"usage", {{"type", "duration"}, {"seconds", seconds}}}});
     } catch (const DeviceLost& error) {
-      model_->lose_device(error.what());
-      responder_->end("the model has failed");
+      lose_device(error);
     } catch (const Error& error) {
-      send({{"type", kPrefix + std::string("failed")},
+      send({{"type", kTranscription + std::string("failed")},
             {"item_id", item},
             {"content_index", 0},
             {"error", {{"type", "transcription_error"}, {"message", printable(error.what(), 1024)}}}});
@@ -304,17 +356,19 @@ class RealtimeSession final : public SocketHandler, public std::enable_shared_fr
   bool has_turns_ = true;
   PcmResampler resampler_;
   TurnFinder turns_;
-  std::vector<float> samples_;  // from first_ on, of those that were not committed
+  std::vector<float> samples_;                        // from first_ on, of those that were not committed
   int64_t first_ = 0, n_samples_ = 0, searched_ = 0;  // since the session began
   std::string item_, last_item_;
+  PartialText partial_;                   // of the open turn
+  int64_t peeked_ = 0;                    // n_samples_ at its last partial result
+  int64_t partial_step_ = kPartialEvery;  // samples to the next one
 };
 
 }  // namespace
 
 void start_realtime(std::shared_ptr<ServedModel> model, ServedModel::Ticket ticket, const std::string& accept,
                     const std::shared_ptr<Responder>& responder, Workers& workers) {
-  const auto session =
-      std::make_shared<RealtimeSession>(std::move(model), std::move(ticket), responder, workers);
+  const auto session = std::make_shared<RealtimeSession>(std::move(model), std::move(ticket), responder, workers);
   responder->upgrade(accept, session);
   responder->on_gone([weak = std::weak_ptr(session)] {
     if (const auto self = weak.lock()) self->on_gone();

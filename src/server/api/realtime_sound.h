@@ -41,6 +41,7 @@ class TurnFinder {
   std::optional<Turn> find(std::span<const float> recent, int64_t end, const TurnRules& rules);
   bool is_speaking() const { return is_speaking_; }
   void reset(int64_t at) { is_speaking_ = false, silent_until_ = at; }
+  void cut(int64_t at) { is_speaking_ = true, silent_until_ = at; }  // the turn ends, and the next one has begun
 
  private:
   bool is_speaking_ = false;

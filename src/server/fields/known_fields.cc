@@ -175,6 +175,7 @@ constexpr KnownField kFields[] = {
     {"file", kAudio | kInference, kString},
     {"language", kAudio | kInference, kString},
     {"prompt", kAudio | kInference, kString},
+    {"hotwords", kAudio | kInference, kString},
     {"response_format", kAudio | kInference, kString},
     {"temperature", kAudio | kInference, kString},
     {"stream", kAudio, kString},

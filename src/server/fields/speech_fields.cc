@@ -86,6 +86,7 @@ SpeechRequest read_speech_request(const ApiCall& call, bool translates) {
   options.language = fields.string("language", 64).value_or("");
   if (options.language == "auto") options.language.clear();
   options.prompt = fields.string("prompt", kMaxFieldBytes).value_or("");
+  options.hotwords = fields.string("hotwords", kMaxFieldBytes).value_or("");
   if (const auto temperature = number_of(fields, "temperature", 0, 2); temperature && *temperature > 0)
     options.temperatures = {static_cast<float>(*temperature)};
   request.format = fields.string("response_format", 64).value_or("json");

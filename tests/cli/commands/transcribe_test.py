@@ -42,6 +42,7 @@ def test_standard_input(ingot):
     (["--json", TONE, TONE], 2, "give -o DIR"),
     (["-o", "/tmp", TONE, TONE], 2, "one by one"),
     (["--word-times", TONE], 2, "give --json too"),
+    (["--hotwords", "b" * 15, TONE], 1, "the hotwords have 16 tokens, but the model has room for 15"),
     (["-l", "klingon", TONE], 1, "does not know the language klingon"),
     (["--max-seconds", "1e9", TONE], 2, "--max-seconds"),
     ([MODEL / "config.json"], 1, "this program reads WAV, FLAC"),

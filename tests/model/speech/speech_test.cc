@@ -205,6 +205,57 @@ TEST(Speech, APromptComesBefore) {
   EXPECT_NE(written_first(options), written);
 }
 
+// Hotwords stand before the prompt, and a long prompt does not displace them.
+TEST(Speech, HotwordsComeBefore) {
+  SpeechModel model(open_speech_files(kSpeechData.string()), speech_backend("cpu"));
+  const std::string golden = speech_goldens()["prompt_text"];
+  const auto written = [&](const std::string& hotwords, const std::string& prompt) {
+    SpeechOptions options = kGreedy;
+    options.hotwords = hotwords, options.prompt = prompt;
+    std::vector<int32_t> tokens;
+    for (const SpeechSegment& s : transcript_of(model, options, kGoldenSamples).segments)
+      tokens.insert(tokens.end(), s.tokens.begin(), s.tokens.end());
+    return tokens;
+  };
+  EXPECT_EQ(written(golden, ""), written("", golden));  // which is what transformers makes of it
+  EXPECT_NE(written(golden, ""), written("", ""));
+  EXPECT_EQ(written("ab", "cd"), written("", "ab cd"));
+  EXPECT_NE(written("ab", "cd"), written("", "cd ab"));
+  const std::string long_prompt(40, 'e');
+  EXPECT_EQ(written("ab", long_prompt), written("", "ab" + long_prompt.substr(0, 12)));  // 15 tokens
+  EXPECT_NO_THROW(written(std::string(14, 'f'), ""));
+  EXPECT_THROW(written(std::string(15, 'f'), ""), Error);
+}
+
+// A sound that does not fill its window and whose text is not sure is heard again, repeated.
+TEST(Speech, ShortNoiseIsSilent) {
+  SpeechModel model(open_speech_files(kSpeechData.string()), speech_backend("cpu"));
+  SpeechOptions options = kGreedy;
+  const auto n_segments = [&](size_t n) { return transcript_of(model, options, n).segments.size(); };
+  const Transcript sure = transcript_of(model, options, 8000);
+  ASSERT_FALSE(sure.segments.empty());
+  options.most_no_speech = 2 * sure.segments[0].no_speech_prob, options.least_logprob = -0.01f;
+  EXPECT_EQ(n_segments(8000), 0u);  // the repeated sound is as unlikely
+  options.least_logprob = -100.0f;
+  EXPECT_GT(n_segments(8000), 0u);
+  options.least_logprob = -0.01f, options.most_no_speech = 20 * sure.segments[0].no_speech_prob;
+  EXPECT_GT(n_segments(8000), 0u);
+  options.most_no_speech = std::nullopt;
+  EXPECT_GT(n_segments(8000), 0u);
+}
+
+TEST(Speech, APeekIsTheTextOfAWindow) {
+  SpeechModel model(open_speech_files(kSpeechData.string()), speech_backend("cpu"));
+  SpeechOptions options = kGreedy;
+  options.most_compression = std::nullopt;
+  const std::vector<float> samples = golden_sound(8000);
+  EXPECT_EQ(model.peek(samples, options), transcript_of(model, options, 8000).text());
+  options.most_compression = 0.0f;
+  EXPECT_EQ(model.peek(samples, options), "");  // it repeats itself
+  options = kGreedy, options.language = "klingon";
+  EXPECT_THROW(model.peek(samples, options), Error);
+}
+
 TEST(Speech, OtherContainersHoldTheSame) {
   const nlohmann::json goldens = speech_goldens();
   const SpeechForms forms;

@@ -81,7 +81,7 @@ def test_fields_of_openais_clients(server):
     assert send(server, model="whisper-1", temperature="0", **{"timestamp_granularities[]": "segment"}).json() == whole
     hot = [send(server, temperature="1.5").json() for _ in range(2)]
     assert hot[0] == hot[1] != whole
-    assert send(server, prompt="bcd").json() != whole
+    assert send(server, hotwords="bcd").json() == send(server, prompt="bcd").json() != whole
 
 
 @pytest.mark.parametrize("fields, param, says", [
@@ -94,6 +94,7 @@ def test_fields_of_openais_clients(server):
     ({"temperature": "3"}, "temperature", "number from 0 to 2"),
     ({"language": "klingon"}, None, "does not know the language klingon"),
     ({"timestamp_granularities[]": "word"}, "timestamp_granularities", "verbose_json"),
+    ({"hotwords": "b" * 15}, None, "room for 15"),
     ({"stream": "perhaps"}, "stream", "true or false"),
     ({"stream": "true", "response_format": "srt"}, "stream", "json and text only"),
     ({"include": "logprobs"}, "include", "not supported"),
