@@ -18,8 +18,9 @@ class SharedFloats {
   }
   size_t size() const { return n_; }
   std::span<const float> all() const { return {values_.get(), n_}; }
-  // n floats from `first` on
+  // n floats from `first` on; share_of: as another owner
   std::span<const float> part(size_t first, size_t n) const { return all().subspan(first, n); }
+  SharedFloats share_of(size_t first, size_t n) const { return {{values_, part(first, n).data()}, n}; }
 
  private:
   std::shared_ptr<const float[]> values_;

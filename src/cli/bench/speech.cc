@@ -53,11 +53,11 @@ SpeechTimes measure_batch(SpeechWriter& writer, const SpeechConfig& config, cons
   SpeechTimes times;
   for (int i = 0; i <= o.n; ++i) {
     const auto start = SpeechBenchClock::now();
-    const std::vector<std::vector<float>> sounds = writer.hear(windows);
+    const std::vector<SharedFloats> sounds = writer.hear(windows);
     const double hear_ms = since_ms(start);
     std::vector<SpeechTask> tasks;
-    for (const std::vector<float>& sound : sounds)
-      tasks.push_back({.sound = sound,
+    for (const SharedFloats& sound : sounds)
+      tasks.push_back({.sound = sound.all(),
                        .prompt = prompt,
                        .rules = &rules,
                        .beams = {.n_beams = o.n_beams},

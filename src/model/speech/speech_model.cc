@@ -65,7 +65,7 @@ struct SpeechModel::Call {
 struct SpeechModel::Window {
   int64_t at = 0;  // its first sample
   std::vector<float> samples;
-  std::vector<float> sound;  // [n_rows, dim]: the encoder's output
+  SharedFloats sound;  // [n_rows, dim]: the encoder's output
   std::vector<int32_t> prompt;
   WrittenText written;
   std::string text;
@@ -168,7 +168,7 @@ void SpeechModel::write_once(Call& call, std::span<Window* const> windows, float
   const SpeechOptions& options = call.options;
   std::vector<SpeechTask> tasks;
   for (const Window* window : windows) {
-    tasks.push_back({.sound = window->sound,
+    tasks.push_back({.sound = window->sound.all(),
                      .prompt = window->prompt,
                      .rules = &call.rules,
                      .temperature = temperature,
@@ -273,7 +273,7 @@ void SpeechModel::add_word_times(Call& call, const Window& window, size_t first_
   read.push_back(t.end);
   const int n_rows = static_cast<int>(std::min<int64_t>(window.n_samples() / kSamplesATime, config().n_rows));
   if (n_text == 0 || n_rows == 0 || static_cast<int>(read.size()) > config().n_ctx) return;
-  const std::vector<float> shares = net_.align(read, window.sound, n_rows);
+  const std::vector<float> shares = net_.align(read, window.sound.all(), n_rows);
   // What a token looks at tells where the next one is, so the last token before the text is the first row.
   const std::vector<int> starts = token_starts(shares, static_cast<int>(files_.alignment.size()),
                                                static_cast<int>(read.size()), n_rows, n_before - 1, n_text + 1);
@@ -393,10 +393,10 @@ bool SpeechModel::next_windows(Call& call, WindowReader& reader, std::vector<Win
 void SpeechModel::hear(Call& call, std::span<Window> windows) {
   std::vector<std::span<const float>> samples;
   for (const Window& window : windows) samples.push_back(window.samples);
-  std::vector<std::vector<float>> sounds = writer_.hear(samples);
+  std::vector<SharedFloats> sounds = writer_.hear(samples);
   for (size_t i = 0; i < windows.size(); ++i) windows[i].sound = std::move(sounds[i]);
   if (tokens().is_multilingual && call.first[1] < 0) {
-    call.first[1] = writer_.detect_language(windows[0].sound);
+    call.first[1] = writer_.detect_language(windows[0].sound.all());
     call.transcript.language = tokens().code_of(call.first[1]);
   }
   for (Window& window : windows) window.prompt = prompt_of(call);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <optional>
 #include <stdexcept>
 
 #include "backend/blocks/attention.h"
@@ -12,6 +13,7 @@
 #include "backend/blocks/frames.h"
 #include "backend/blocks/head.h"
 #include "backend/blocks/pool.h"
+#include "backend/host_pool.h"
 #include "base/error.h"
 #include "base/memory_error.h"
 #include "base/system.h"
@@ -128,7 +130,8 @@ struct SpeechNet::Parts {
   std::unique_ptr<KvCache> encoder_kv, text_kv, sound_kv;  // all layers of the encoder share the pages of one
   Program encoder, decoder;
   std::vector<std::shared_ptr<void>> kept;
-  std::vector<float> logits;
+  std::optional<HostPool> host;
+  std::shared_ptr<float[]> logits;  // [most_logits, n_vocab]
   std::vector<std::vector<int32_t>> text_blocks;  // of each text
   std::vector<int> holders;                       // [blocks of text_kv]: the number of texts that have the block
 };
@@ -215,12 +218,12 @@ void SpeechNet::load() {
 void SpeechNet::allocate() {
   const SpeechConfig& c = config_;
   Parts& p = *parts_;
-  const int n_rows = c.n_rows * room_.heard;
+  const int n_rows = c.n_rows * room_.heard, most_logits = std::max(2 * room_.heard, room_.texts);
   const StepLimits of_encoder =
       p.encoder.place(*p.backend, {.max_tokens = n_rows, .max_seqs = room_.heard, .max_kv_len = c.n_rows});
   StepLimits of_decoder = p.decoder.place(*p.backend, {.max_tokens = std::max(c.n_ctx * room_.heard, room_.texts),
                                                        .max_seqs = room_.texts,
-                                                       .max_logits = std::max(2 * room_.heard, room_.texts),
+                                                       .max_logits = most_logits,
                                                        .max_kv_len = std::max(c.n_ctx, c.n_rows),
                                                        .n_vocab = c.n_vocab,
                                                        .n_tables = 2,
@@ -229,9 +232,14 @@ void SpeechNet::allocate() {
   p.backend->reserve(largest(of_encoder, of_decoder));
   p.backend->prepare_program(p.encoder);
   p.backend->prepare_program(p.decoder);
+  const int of_window = c.n_rows * c.dim + c.n_frames() * c.n_mels;
+  p.host.emplace(*p.backend, static_cast<size_t>(room_.windows) * static_cast<size_t>(of_window));
+  p.logits = p.backend->host_floats(static_cast<size_t>(most_logits) * static_cast<size_t>(c.n_vocab));
 }
 
-std::vector<float> SpeechNet::encode(std::span<const float> features) {
+std::shared_ptr<float[]> SpeechNet::host_floats(size_t n) { return parts_->host->take(n); }
+
+SharedFloats SpeechNet::encode(std::span<const float> features) {
   const SpeechConfig& c = config_;
   Parts& p = *parts_;
   const auto window = static_cast<size_t>(c.n_frames()) * static_cast<size_t>(c.n_mels);
@@ -254,9 +262,10 @@ std::vector<float> SpeechNet::encode(std::span<const float> features) {
                     .logit_rows = {},
                     .embeddings = features};
   p.backend->run(p.encoder, batch);
-  std::vector<float> sound(tokens.size() * static_cast<size_t>(c.dim));
-  p.backend->download(sound.data(), p.encoder.output(n * c.n_rows, n, 0));
-  return sound;
+  const size_t size = tokens.size() * static_cast<size_t>(c.dim);
+  const std::shared_ptr<float[]> sound = host_floats(size);
+  p.backend->download(sound.get(), p.encoder.output(n * c.n_rows, n, 0));
+  return {sound, size};
 }
 
 int32_t SpeechNet::take_block() {
@@ -294,14 +303,28 @@ void SpeechNet::fork(int to, int from, int n) {
   parts_->text_kv->copy_block(shared[own.size() - 1], own.back());
 }
 
-std::span<const float> SpeechNet::decode(std::span<const SpeechStep> steps) {
+// The sounds of the steps, one after another: where they are, or copied to `copy`.
+static std::span<const float> joined_sounds(std::span<const SpeechStep> steps, std::vector<float>& copy) {
+  std::span<const float> all;
+  bool is_joined = true;
+  for (const SpeechStep& step : steps) {
+    if (step.sound.empty()) continue;
+    is_joined = is_joined && (all.empty() || all.data() + all.size() == step.sound.data());
+    all = all.empty() ? step.sound : std::span(all.data(), all.size() + step.sound.size());
+  }
+  if (is_joined) return all;
+  for (const SpeechStep& step : steps) copy.insert(copy.end(), step.sound.begin(), step.sound.end());
+  return copy;
+}
+
+std::span<float> SpeechNet::decode(std::span<const SpeechStep> steps) {
   const SpeechConfig& c = config_;
   Parts& p = *parts_;
   CHECK(!steps.empty() && static_cast<int>(steps.size()) <= room_.texts);
   const int sound_blocks = blocks_for(c.n_rows), max_blocks = std::max(blocks_for(c.n_ctx), sound_blocks);
   std::vector<int32_t> tokens, positions, starts = {0}, lengths, blocks, rows, source_start = {0};
   const std::vector<int32_t> source_len(steps.size(), c.n_rows);
-  std::vector<float> sources;
+  std::vector<float> copied;
   for (const SpeechStep& step : steps) {
     const auto n = static_cast<int>(step.tokens.size());
     CHECK(n >= 1 && step.position + n <= c.n_ctx && step.window >= 0 && step.window < room_.windows);
@@ -315,7 +338,6 @@ std::span<const float> SpeechNet::decode(std::span<const SpeechStep> steps) {
     blocks.insert(blocks.end(), own.begin(), own.end());
     blocks.resize(blocks.size() + static_cast<size_t>(max_blocks) - own.size(), -1);
     source_start.push_back(source_start.back() + (step.sound.empty() ? 0 : c.n_rows));
-    if (steps.size() > 1) sources.insert(sources.end(), step.sound.begin(), step.sound.end());
   }
   for (const SpeechStep& step : steps)
     for (int b = 0; b < max_blocks; ++b) blocks.push_back(b < sound_blocks ? step.window * sound_blocks + b : -1);
@@ -326,15 +348,14 @@ std::span<const float> SpeechNet::decode(std::span<const SpeechStep> steps) {
                     .block_table = blocks,
                     .max_blocks = max_blocks,
                     .logit_rows = rows,
-                    .sources = steps.size() > 1 ? std::span<const float>(sources) : steps.front().sound,
+                    .sources = joined_sounds(steps, copied),
                     .source_start = source_start,
                     .source_len = source_len};
   p.backend->run(p.decoder, batch);
-  p.logits.resize(rows.size() * static_cast<size_t>(c.n_vocab));
   if (!rows.empty())
-    p.backend->download(p.logits.data(), p.decoder.output(static_cast<int>(tokens.size()), batch.n_seqs(),
+    p.backend->download(p.logits.get(), p.decoder.output(static_cast<int>(tokens.size()), batch.n_seqs(),
                                                           static_cast<int>(rows.size())));
-  return p.logits;
+  return {p.logits.get(), rows.size() * static_cast<size_t>(c.n_vocab)};
 }
 
 std::vector<float> SpeechNet::align(std::span<const int32_t> tokens, std::span<const float> sound, int n_rows) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "backend/shared_floats.h"
 #include "model/files/weights.h"
 #include "model/speech/speech_config.h"
 
@@ -46,11 +47,14 @@ class SpeechNet {
             const SpeechRoom& room, std::vector<SpeechHead> alignment = {});
   ~SpeechNet();
 
+  // Memory from which the backend copies fast, for features.
+  std::shared_ptr<float[]> host_floats(size_t n);
   // The encoder's output of windows, [n_windows, n_rows, dim]. features: [n_windows, n_frames, n_mels].
-  std::vector<float> encode(std::span<const float> features);
-  // The logits of the steps' rows, one after another, [n, n_vocab]. Valid until the next call. Steps have distinct
-  // texts.
-  std::span<const float> decode(std::span<const SpeechStep> steps);
+  SharedFloats encode(std::span<const float> features);
+  // The logits of the steps' rows, one after another, [n, n_vocab]. The caller may change them; they are valid until the
+  // next call. Steps have distinct texts. Sounds that lie one after another in memory, as encode() makes them, are not
+  // copied.
+  std::span<float> decode(std::span<const SpeechStep> steps);
   // Lets text `to` go on like the first n tokens of text `from`: shares the full blocks of keys, and copies the open
   // one.
   void fork(int to, int from, int n);

@@ -37,7 +37,7 @@ double uniform_of(uint64_t seed, uint64_t counter) {
 struct SpeechWriter::Text {
   int slot = 0;
   WrittenText written;
-  std::vector<float> logits;               // [n_vocab], of the next token
+  std::span<float> logits;                 // [n_vocab], of the next token; the net's or Window::first_logits
   std::vector<TokenLogprob> candidates;    // of a beam
   double sum = 0;                          // of the log-probabilities
   bool is_over = false, is_finite = true;
@@ -51,6 +51,7 @@ struct SpeechWriter::Window {
   std::vector<Text> texts;
   std::vector<int> idle;  // slots of texts
   std::optional<BeamSearch> search;
+  std::vector<float> first_logits;  // of the prompt
   float no_speech = 0;
   bool is_over = false;
 };
@@ -58,23 +59,21 @@ struct SpeechWriter::Window {
 SpeechWriter::SpeechWriter(SpeechNet& net, const SpeechTokens& tokens, int n_threads)
     : net_(net), mel_(net.config().n_mels), tokens_(tokens), pool_(n_threads) {}
 
-std::vector<std::vector<float>> SpeechWriter::hear(std::span<const std::span<const float>> windows) {
+std::vector<SharedFloats> SpeechWriter::hear(std::span<const std::span<const float>> windows) {
   const int n_frames = net_.config().n_frames();
-  std::vector<std::vector<float>> features(windows.size()), sounds;
+  const size_t of_window = static_cast<size_t>(n_frames) * static_cast<size_t>(mel_.n_mels());
+  const std::shared_ptr<float[]> features = net_.host_floats(windows.size() * of_window);
   pool_.parallel_for(std::ssize(windows), [&](int64_t i, int) {
-    features[static_cast<size_t>(i)] = mel_.features(windows[static_cast<size_t>(i)], n_frames);
+    std::ranges::copy(mel_.features(windows[static_cast<size_t>(i)], n_frames),
+                      features.get() + static_cast<size_t>(i) * of_window);
   });
+  std::vector<SharedFloats> sounds;
   const auto n_heard = static_cast<size_t>(net_.room().heard);
   for (size_t first = 0; first < windows.size(); first += n_heard) {
     const size_t n = std::min(n_heard, windows.size() - first);
-    std::vector<float> all = std::move(features[first]);
-    for (size_t i = 1; i < n; ++i) all.insert(all.end(), features[first + i].begin(), features[first + i].end());
-    const std::vector<float> encoded = net_.encode(all);
-    const auto size = static_cast<std::ptrdiff_t>(encoded.size() / n);
-    for (size_t i = 0; i < n; ++i) {
-      const auto begin = encoded.begin() + static_cast<std::ptrdiff_t>(i) * size;
-      sounds.emplace_back(begin, begin + size);
-    }
+    const SharedFloats encoded = net_.encode({features.get() + first * of_window, n * of_window});
+    const size_t size = encoded.size() / n;
+    for (size_t i = 0; i < n; ++i) sounds.push_back(encoded.share_of(i * size, size));
   }
   return sounds;
 }
@@ -108,7 +107,8 @@ void SpeechWriter::read_prompts(std::span<Window> windows) {
     for (size_t i = 0; i < some.size(); ++i) {
       const std::span<const float> at_start = rows.subspan(2 * i * n_vocab, n_vocab),
                                    last = rows.subspan((2 * i + 1) * n_vocab, n_vocab);
-      some[i].texts[0].logits.assign(last.begin(), last.end());
+      some[i].first_logits.assign(last.begin(), last.end());
+      some[i].texts[0].logits = some[i].first_logits;
       if (tokens_.no_speech >= 0)
         some[i].no_speech = static_cast<float>(
             std::exp(double{at_start[static_cast<size_t>(tokens_.no_speech)]} - log_sum_exp(at_start)));
@@ -248,12 +248,9 @@ std::vector<WrittenText> SpeechWriter::write(std::span<const SpeechTask> tasks) 
                        .tokens = {&text->written.tokens.back(), 1},
                        .position = static_cast<int>(window->task->prompt.size()) + window->n_written - 1,
                        .logit_rows = {0}});
-    const std::span<const float> rows = net_.decode(steps);
+    const std::span<float> rows = net_.decode(steps);
     const auto n_vocab = static_cast<size_t>(c.n_vocab);
-    for (size_t i = 0; i < going.size(); ++i) {
-      const std::span<const float> row = rows.subspan(i * n_vocab, n_vocab);
-      going[i].second->logits.assign(row.begin(), row.end());
-    }
+    for (size_t i = 0; i < going.size(); ++i) going[i].second->logits = rows.subspan(i * n_vocab, n_vocab);
   }
   std::vector<WrittenText> all;
   for (Window& window : windows) {

@@ -39,8 +39,8 @@ class SpeechWriter {
   // `tokens` must live as long as the writer.
   SpeechWriter(SpeechNet& net, const SpeechTokens& tokens, int n_threads);
 
-  // The encoder's outputs, [n_rows, dim] each. windows: samples.
-  std::vector<std::vector<float>> hear(std::span<const std::span<const float>> windows);
+  // The encoder's outputs, [n_rows, dim] each, in the order of the windows. windows: samples.
+  std::vector<SharedFloats> hear(std::span<const std::span<const float>> windows);
 
   // At most room().windows tasks; beams together at most room().texts. Throws Error if the model's numbers are not
   // finite. One thread at a time.

@@ -39,11 +39,11 @@ TEST(SpeechBatch, BeamsAreThoseOfTransformers) {
     const std::vector<float> samples = golden_sound(kGoldenSamples);
     std::vector<std::span<const float>> windows;
     for (const auto& golden : goldens) windows.push_back(std::span(samples).subspan(golden["at"].get<size_t>(), 9600));
-    const std::vector<std::vector<float>> sounds = writer.hear(windows);
+    const std::vector<SharedFloats> sounds = writer.hear(windows);
     const auto prompt = std::vector<int32_t>{257, 260, 262};
     std::vector<SpeechTask> tasks;
     for (size_t i = 0; i < goldens.size(); ++i)
-      tasks.push_back({.sound = sounds[i],
+      tasks.push_back({.sound = sounds[i].all(),
                        .prompt = prompt,
                        .rules = &rules,
                        .beams = {.n_beams = goldens[i]["n_beams"].get<int>()}});
@@ -69,11 +69,11 @@ TEST(SpeechBatch, WindowsAtOnceHaveTheirOwnTexts) {
     const std::vector<float> samples = golden_sound(kGoldenSamples);
     std::vector<std::span<const float>> windows;
     for (size_t i = 0; i < 5; ++i) windows.push_back(std::span(samples).subspan(5000 * i, 9600 - 700 * i));
-    const std::vector<std::vector<float>> sounds = writer.hear(windows);
+    const std::vector<SharedFloats> sounds = writer.hear(windows);
     const std::vector<int32_t> shorter = {257, 258, 262}, longer = {265, 65, 66, 257, 260, 262};
     std::vector<SpeechTask> tasks;
     for (size_t i = 0; i < 5; ++i)
-      tasks.push_back({.sound = sounds[i],
+      tasks.push_back({.sound = sounds[i].all(),
                        .prompt = i % 2 == 0 ? shorter : longer,
                        .rules = &rules,
                        .temperature = i == 3 ? 1.0f : 0.0f,

@@ -63,9 +63,9 @@ TEST(Speech, EncoderAndLogitsEqualThoseOfTransformers) {
     const std::vector<float> window = LogMel(8).features(golden_sound(kGoldenSamples), 60);
     std::vector<float> both = LogMel(8).features(golden_sound(7000, 3), 60);  // the other window must not matter
     both.insert(both.end(), window.begin(), window.end());
-    const std::vector<float> encoded = net.encode(both);
+    const SharedFloats encoded = net.encode(both);
     ASSERT_EQ(encoded.size(), 2u * 30 * 16);
-    const std::span<const float> sound = std::span(encoded).subspan(30 * 16);
+    const std::span<const float> sound = encoded.part(30 * 16, 30 * 16);
     for (size_t i = 0; i < goldens["encoder"].size(); ++i)
       for (size_t k = 0; k < 16; ++k)
         ASSERT_NEAR(sound[7 * i * 16 + k], goldens["encoder"][i][k].get<double>(), 2e-3) << i << ", " << k;
@@ -74,7 +74,7 @@ TEST(Speech, EncoderAndLogitsEqualThoseOfTransformers) {
     const auto prompt = goldens["prompt"].get<std::vector<int32_t>>();
     const std::vector<int32_t> other = {257, 258};
     const std::vector<SpeechStep> steps = {
-        {.text = 1, .window = 1, .tokens = other, .sound = std::span(encoded).first(30 * 16), .logit_rows = {1}},
+        {.text = 1, .window = 1, .tokens = other, .sound = encoded.part(0, 30 * 16), .logit_rows = {1}},
         {.text = 0, .tokens = prompt, .sound = sound, .logit_rows = {0, 5}}};
     const auto expect_row = [&](std::span<const float> row, size_t i) {
       ASSERT_EQ(row.size(), 298u);
@@ -85,6 +85,11 @@ TEST(Speech, EncoderAndLogitsEqualThoseOfTransformers) {
     ASSERT_EQ(rows.size(), 3u * 298);
     expect_row(rows.subspan(298, 298), 0);
     expect_row(rows.subspan(2 * 298, 298), 1);
+    // Sounds in another order than in memory.
+    const std::vector<SpeechStep> swapped = {steps[1], steps[0]};
+    const std::span<const float> other_rows = net.decode(swapped);
+    expect_row(other_rows.first(298), 0);
+    expect_row(other_rows.subspan(298, 298), 1);
     for (size_t i = 0; i < prompt.size(); ++i) {
       const SpeechStep step{.tokens = {&prompt[i], 1}, .position = static_cast<int>(i), .logit_rows = {0}};
       const std::span<const float> row = net.decode({&step, 1});
@@ -120,8 +125,8 @@ TEST(Speech, WordsAreAlignedAsOpenAiDoesIt) {
     SpeechFiles files = open_speech_files(kSpeechData.string());
     ASSERT_EQ(files.alignment.size(), 3u);
     SpeechNet net(files.config, std::move(files.weights), speech_backend(device), {}, files.alignment);
-    const std::vector<float> sound = net.encode(LogMel(8).features(golden_sound(kGoldenSamples), 60));
-    const std::vector<float> shares = net.align(tokens, sound, n_rows);
+    const SharedFloats sound = net.encode(LogMel(8).features(golden_sound(kGoldenSamples), 60));
+    const std::vector<float> shares = net.align(tokens, sound.all(), n_rows);
     ASSERT_EQ(shares.size(), static_cast<size_t>(3 * n * n_rows));
     for (int head = 0; head < 3; ++head)
       for (int row = 0; row < n_rows; ++row)
