@@ -485,8 +485,8 @@ inline void add_encoder_cases(std::vector<OpCase>& cases) {
   for (const int patch : {1, 7, 16}) cases.push_back(cut_patches_case(3, 5, patch));
   for (const int64_t n_each : {1, 4}) cases.push_back(add_mixed_rows_case(20, n_each, 300));
   // Many rows, as in vision towers.
-  for (const int64_t dim : {64, 300, 768, 1030, 1152, 1536}) {
-    cases.push_back(norm_case(70, dim, NormKind::kLayer, true, false));
+  for (const int64_t dim : {64, 300, 768, 1030, 1152, 1536, 2560, 5000}) {
+    for (const int64_t n : {1, 70}) cases.push_back(norm_case(n, dim, NormKind::kLayer, true, false));
     cases.push_back(act_case(40, dim, Activation::kGeluTanh, true));
     cases.push_back(mean_rows_case(20, 4, dim));
   }

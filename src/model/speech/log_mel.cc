@@ -89,27 +89,37 @@ void LogMel::power(std::span<const float> samples, int n_samples, int first_fram
   }
 }
 
-std::vector<float> LogMel::features(std::span<const float> samples, int n_frames) const {
+// The logarithms of the bands of up to kFramesAtOnce frames.
+void LogMel::logarithms(std::span<const float> samples, int n_samples, int first_frame, int n_frames,
+                        float* out) const {
+  static thread_local std::vector<double> powers(size_t{kFramesAtOnce} * kFrequencies);
+  power(samples, n_samples, first_frame, n_frames, powers.data());
+  for (int frame = 0; frame < n_frames; ++frame)
+    for (const Band& band : bands_) {
+      const double* at = powers.data() + frame * kFrequencies + band.first;
+      double sum = 0;
+      for (size_t i = 0; i < band.weights.size(); ++i) sum += band.weights[i] * at[i];
+      *out++ = static_cast<float>(std::log10(std::max(sum, kLeastPower)));
+    }
+}
+
+std::vector<float> LogMel::features(std::span<const float> samples, int n_frames, ThreadPool* pool) const {
   const int n_samples = n_frames * kFrameStep;
   CHECK(n_samples > kFrameLength);
   samples = samples.first(std::min(samples.size(), static_cast<size_t>(n_samples)));
   std::vector<float> out(static_cast<size_t>(n_frames) * n_mels_, static_cast<float>(std::log10(kLeastPower)));
-  std::vector<double> powers(size_t{kFramesAtOnce} * kFrequencies);
   // Later frames see only the zeros behind the end.
-  const int n_heard = std::min(n_frames, (static_cast<int>(samples.size()) + kFrameLength / 2) / kFrameStep + 1);
-  for (int first = 0; first < n_heard; first += kFramesAtOnce) {
-    const int n = std::min(kFramesAtOnce, n_heard - first);
-    power(samples, n_samples, first, n, powers.data());
-    for (int frame = 0; frame < n; ++frame)
-      for (int band = 0; band < n_mels_; ++band) {
-        const Band& b = bands_[static_cast<size_t>(band)];
-        const double* at = powers.data() + frame * kFrequencies + b.first;
-        double sum = 0;
-        for (size_t i = 0; i < b.weights.size(); ++i) sum += b.weights[i] * at[i];
-        out[static_cast<size_t>((first + frame) * n_mels_ + band)] =
-            static_cast<float>(std::log10(std::max(sum, kLeastPower)));
-      }
-  }
+  const int n_heard = std::min(n_frames, (static_cast<int>(samples.size()) + kFrameLength / 2) / kFrameStep + 1),
+            n_tasks = (n_heard + kFramesAtOnce - 1) / kFramesAtOnce;
+  const auto run = [&](int64_t task, int) {
+    const int first = static_cast<int>(task) * kFramesAtOnce;
+    logarithms(samples, n_samples, first, std::min(kFramesAtOnce, n_heard - first),
+               out.data() + int64_t{first} * n_mels_);
+  };
+  if (pool != nullptr)
+    pool->parallel_for(n_tasks, run);
+  else
+    for (int task = 0; task < n_tasks; ++task) run(task, 0);
   const float least = *std::ranges::max_element(out) - 8.0f;
   for (float& value : out) value = (std::max(value, least) + 4.0f) / 4.0f;
   return out;

@@ -5,6 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "base/threads.h"
+
 namespace ingot {
 
 inline constexpr int kFrameStep = 160;    // samples from one frame to the next
@@ -16,8 +18,8 @@ class LogMel {
   explicit LogMel(int n_mels);
   int n_mels() const { return n_mels_; }
   // The features of a window of n_frames * kFrameStep samples, [n_frames, n_mels]. Missing samples at the end are
-  // zeros; further ones do not count.
-  std::vector<float> features(std::span<const float> samples, int n_frames) const;
+  // zeros; further ones do not count. With a pool, its threads share the frames.
+  std::vector<float> features(std::span<const float> samples, int n_frames, ThreadPool* pool = nullptr) const;
 
  private:
   // A band is a triangle over neighbouring frequencies.
@@ -27,6 +29,8 @@ class LogMel {
   };
   void power(std::span<const float> samples, int n_samples, int first_frame, int n_frames,
              double* out /* [kLanes * 2, frequencies] */) const;
+  void logarithms(std::span<const float> samples, int n_samples, int first_frame, int n_frames,
+                  float* out /* [n_frames, n_mels] */) const;
 
   int n_mels_;
   std::vector<Band> bands_;  // [n_mels]

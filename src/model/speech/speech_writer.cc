@@ -63,10 +63,15 @@ std::vector<SharedFloats> SpeechWriter::hear(std::span<const std::span<const flo
   const int n_frames = net_.config().n_frames();
   const size_t of_window = static_cast<size_t>(n_frames) * static_cast<size_t>(mel_.n_mels());
   const std::shared_ptr<float[]> features = net_.host_floats(windows.size() * of_window);
-  pool_.parallel_for(std::ssize(windows), [&](int64_t i, int) {
-    std::ranges::copy(mel_.features(windows[static_cast<size_t>(i)], n_frames),
+  const auto make = [&](int64_t i, ThreadPool* pool) {
+    std::ranges::copy(mel_.features(windows[static_cast<size_t>(i)], n_frames, pool),
                       features.get() + static_cast<size_t>(i) * of_window);
-  });
+  };
+  const int64_t n_windows = std::ssize(windows);  // threads share a window if there are few
+  if (n_windows < pool_.size())
+    for (int64_t i = 0; i < n_windows; ++i) make(i, &pool_);
+  else
+    pool_.parallel_for(n_windows, [&](int64_t i, int) { make(i, nullptr); });
   std::vector<SharedFloats> sounds;
   const auto n_heard = static_cast<size_t>(net_.room().heard);
   for (size_t first = 0; first < windows.size(); first += n_heard) {

@@ -32,6 +32,8 @@ TEST(LogMel, SamplesBehindTheWindowDoNotCount) {
   const std::vector<float> window = mel.features(samples, 60);
   samples.resize(20000, 0.7f);
   EXPECT_EQ(mel.features(samples, 60), window);
+  ThreadPool pool(3);
+  EXPECT_EQ(mel.features(samples, 60, &pool), window);
   EXPECT_EQ(mel.features({}, 60), std::vector<float>(480, (-10.0f + 4) / 4));
 }
 

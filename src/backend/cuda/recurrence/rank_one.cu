@@ -1,6 +1,6 @@
 // Recurrences that decay by a factor for each row of a head's matrix and change by two products of vectors, token by
-// token, and their inputs for Kimi's delta attention. A few lanes have a column of a head's matrix in registers, and
-// sum their shares. So a token's result never depends on the batch.
+// token, and their inputs for Kimi's delta attention. A few lanes have some columns of a head's matrix in registers,
+// and sum their shares. So a token's result never depends on the batch.
 #include "backend/cuda/recurrence/columns.cuh"
 #include "backend/cuda/recurrence/recurrence.cuh"
 #include "backend/cuda/recurrence/recurrence.h"
@@ -11,7 +11,9 @@ using namespace recurrence;
 
 namespace {
 
-constexpr int kHeadLanes = 32, kRuleThreads = 128, kBlockColumns = kRuleThreads / kColumnLanes;
+constexpr int kHeadLanes = 32, kRuleThreads = 64;
+// Each row that a lane loads serves two columns, because loads from shared memory decide the speed.
+constexpr int kLaneColumns = 2, kBlockColumns = kRuleThreads / kColumnLanes * kLaneColumns;
 
 struct KdaInputs {
   float *q, *k, *keep, *a, *b;
@@ -91,14 +93,17 @@ __global__ void __launch_bounds__(kRuleThreads) rank_one_kernel(const __grid_con
   __shared__ __align__(16) Tokens chunks[2];
   start_dependent();
   const int lane = threadIdx.x % kColumnLanes, head = blockIdx.y, seq = blockIdx.z,
-            local = static_cast<int>(threadIdx.x) / kColumnLanes,
+            local = static_cast<int>(threadIdx.x) / kColumnLanes * kLaneColumns,
             column = static_cast<int>(blockIdx.x) * kBlockColumns + local;
-  const bool writes = column < p.value_dim;  // lanes past the last column only take part in shuffles
+  const int n_columns = min(kLaneColumns, p.value_dim - column);  // lanes past the last column only take part in sums
   const int begin = p.batch.q_start[seq], end = p.batch.q_start[seq + 1], in = p.batch.state_in[seq];
   copy_tokens<kPacks>(chunks[0], p, head, begin, min(kTokens, end - begin));
   const int64_t of_column = int64_t{head} * p.value_dim + column, place = of_column * p.key_dim;
-  float s[kPer];
-  load_column<kPacks>(s, p.states.data + in * p.states.slot_floats + place, lane, in >= 0 && writes ? p.key_dim : 0);
+  const float* before = p.states.data + in * p.states.slot_floats + place;
+  float s[kLaneColumns][kPer];
+#pragma unroll
+  for (int i = 0; i < kLaneColumns; ++i)
+    load_column<kPacks>(s[i], before + i * p.key_dim, lane, in >= 0 && i < n_columns ? p.key_dim : 0);
   float* y = p.y + begin * p.y_stride + of_column;
   int at = 0;
   for (int first = begin; first < end; first += kTokens, at ^= 1) {
@@ -107,27 +112,36 @@ __global__ void __launch_bounds__(kRuleThreads) rank_one_kernel(const __grid_con
     const Tokens& chunk = chunks[at];
     const int n = min(kTokens, end - first);
     copy_tokens<kPacks>(chunks[at ^ 1], p, head, first + n, min(kTokens, end - first - n));
-    float a[kPer], sums[2];  // a S, q S
+    float a[kPer], sums[2 * kLaneColumns];  // a S of each column, then q S
     load_rows(a, chunk.a[0], lane);
-    sums[0] = dot_rows(a, s), sums[1] = 0;
+#pragma unroll
+    for (int i = 0; i < kLaneColumns; ++i) sums[i] = dot_rows(a, s[i]), sums[kLaneColumns + i] = 0;
     sum_lanes(sums);
     for (int t = 0; t < n; ++t, y += p.y_stride) {
       float q[kPer], keep[kPer], b[kPer], k[kPer];
       load_rows(keep, chunk.keep[t], lane);
-      load_rows(k, chunk.k[t], lane);
       load_rows(b, chunk.b[t], lane);
-      load_rows(a, chunk.a[min(t + 1, n - 1)], lane);
+      load_rows(k, chunk.k[t], lane);
       load_rows(q, chunk.q[t], lane);
-      const float v = chunk.v[t][local];
+      load_rows(a, chunk.a[min(t + 1, n - 1)], lane);
 #pragma unroll
-      for (int j = 0; j < kPer; ++j) s[j] = fmaf(b[j], sums[0], fmaf(keep[j], s[j], k[j] * v));
-      sums[0] = dot_rows(a, s), sums[1] = dot_rows(q, s);
+      for (int i = 0; i < kLaneColumns; ++i) {
+        const float v = chunk.v[t][local + i];
+#pragma unroll
+        for (int j = 0; j < kPer; ++j) s[i][j] = fmaf(b[j], sums[i], fmaf(keep[j], s[i][j], k[j] * v));
+      }
+#pragma unroll
+      for (int i = 0; i < kLaneColumns; ++i) sums[i] = dot_rows(a, s[i]), sums[kLaneColumns + i] = dot_rows(q, s[i]);
       sum_lanes(sums);
-      if (writes && lane == 0) *y = sums[1];
+#pragma unroll
+      for (int i = 0; i < kLaneColumns; ++i)
+        if (lane == i && i < n_columns) y[i] = sums[kLaneColumns + i];
     }
   }
-  if (writes)
-    store_column<kPacks>(p.states.data + p.batch.state_out[seq] * p.states.slot_floats + place, s, lane, p.key_dim);
+  float* after = p.states.data + p.batch.state_out[seq] * p.states.slot_floats + place;
+#pragma unroll
+  for (int i = 0; i < kLaneColumns; ++i)
+    if (i < n_columns) store_column<kPacks>(after + i * p.key_dim, s[i], lane, p.key_dim);
 }
 
 // True if all inputs and states can be read 16 bytes at a time.
