@@ -134,6 +134,15 @@ int cores_of(const std::vector<int>& cpus, const std::string& root) {
 
 int allowed_cores(const std::string& root) { return cores_of(allowed_cpus(root), root); }
 
+std::string processor_name(const std::string& root) {
+  std::ifstream file(root + "/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    const size_t colon = line.find(": ");
+    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "";
+}
+
 std::vector<MemoryNode> memory_nodes(const std::string& root) {
   const std::vector<int> allowed = allowed_cpus(root);
   const std::string folder = root + "/sys/devices/system/node";

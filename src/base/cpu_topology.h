@@ -10,6 +10,9 @@ namespace ingot {
 // is the folder that holds proc and sys; "" is the machine's own.
 int allowed_cores(const std::string& root = "");
 
+// The processor's name, as in /proc/cpuinfo; "" if unknown.
+std::string processor_name(const std::string& root = "");
+
 // A part of the memory (a NUMA node), and the CPUs near it.
 struct MemoryNode {
   int id = 0;

@@ -24,6 +24,15 @@ class TaskShares {
     for (Share& share : shares_) share.weight = 1.0 / n_;
   }
 
+  // Only the first n threads take tasks from the next loop on; their shares are equal again. 1 <= n <= n_threads. Must
+  // not be called while a thread takes tasks.
+  void use(int n) {
+    n_ = n;
+    n_measured_ = 0;
+    equal_tasks_ = false;  // the last loop's tasks no longer count
+    for (Share& share : shares_) share.weight = 1.0 / n_, share.n_taken = share.n_measured = 0;
+  }
+
   // equal_tasks: all tasks take about the same time. Must not be called while a thread takes tasks.
   void deal(int64_t n_tasks, bool equal_tasks) {
     if (by_speed_) measure();
@@ -98,7 +107,7 @@ class TaskShares {
     return static_cast<double>(shares_[i].n_measured + 1) / static_cast<double>(n_measured_ + n_);
   }
 
-  int n_;
+  int n_;  // threads in use
   bool by_speed_, equal_tasks_ = false;
   int64_t n_tasks_ = 0, n_measured_ = 0;
   std::vector<Share> shares_;

@@ -8,6 +8,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/check.h"
 #include "base/control_group.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -60,17 +61,29 @@ ThreadPool::ThreadPool(int n_threads, const ThreadStarter& start, std::vector<Me
   const int all = std::min(default_threads(), kMaxThreads),
             usual = nodes_.empty() ? all : std::min(all, cores_of(nodes_));
   const int n = n_threads > 0 ? n_threads : usual;
+  n_used_ = static_cast<uint32_t>(n);
   workers_ = start_workers(
       n - 1, "the thread pool", [this](int i) { work(i + 1); }, start);  // thread 0 is the caller
+  n_used_ = static_cast<uint32_t>(size());  // the system may have refused some
   shares_ = TaskShares(size(), nodes_.empty());  // memory of nodes is placed for equal shares
   if (!nodes_.empty()) on_each_thread([this](int thread) { bind(thread); });
 }
 
 ThreadPool::~ThreadPool() {
   stop_ = true;
+  n_used_ = UINT32_MAX;
+  wake_all(n_used_);
   epoch_.fetch_add(2);
   wake_all(epoch_);
   for (std::thread& worker : workers_) worker.join();
+}
+
+void ThreadPool::use(int n) {
+  CHECK(n >= 1 && n <= size());
+  if (n == n_used()) return;
+  shares_.use(n);
+  n_used_ = static_cast<uint32_t>(n);
+  wake_all(n_used_);
 }
 
 void ThreadPool::bind(int thread) {
@@ -106,7 +119,8 @@ void ThreadPool::run(int64_t n_tasks, bool equal_tasks, Call call, void* context
   }
 }
 
-void ThreadPool::wait_for_job(uint32_t seen) {
+void ThreadPool::wait_for_job(int thread, uint32_t seen) {
+  for (uint32_t used; (used = n_used_.load()) <= static_cast<uint32_t>(thread);) wait_while(n_used_, used);
   // stop_ is checked separately, because a worker that left a job late may already have seen the destructor's epoch.
   const auto is_new = [&] {
     const uint32_t epoch = epoch_.load();
@@ -124,7 +138,7 @@ void ThreadPool::wait_for_job(uint32_t seen) {
 void ThreadPool::work(int thread) {
   uint32_t seen = 0;
   while (true) {
-    wait_for_job(seen);
+    wait_for_job(thread, seen);
     if (stop_.load()) return;
     entered_.fetch_add(1);
     const uint32_t epoch = epoch_.load();

@@ -39,6 +39,12 @@ class ThreadPool {
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   int size() const { return static_cast<int>(workers_.size()) + 1; }
+
+  // The next loops run on the first n threads, 1 <= n <= size(); the others sleep. The thread that calls parallel_for
+  // calls this function, between loops. At first, all threads are in use.
+  void use(int n);
+  int n_used() const { return static_cast<int>(n_used_.load(std::memory_order_relaxed)); }
+
   const std::vector<MemoryNode>& nodes() const { return nodes_; }
 
   // Calls fn(task, thread) for each task in [0, n_tasks), with thread in [0, size()); returns when all calls have
@@ -47,7 +53,7 @@ class ThreadPool {
   // fn. fn must not throw.
   template <class F>
   void parallel_for(int64_t n_tasks, F&& fn, bool equal_tasks = false) {
-    if (n_tasks <= 1 || workers_.empty()) {
+    if (n_tasks <= 1 || n_used() == 1) {
       for (int64_t task = 0; task < n_tasks; ++task) {
         n_alone_.store(n_alone_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
         fn(task, 0);
@@ -67,9 +73,20 @@ class ThreadPool {
     return (n_loops << 40) + n_alone_.load(std::memory_order_relaxed) + shares_.n_begun();
   }
 
-  // Calls fn(thread) once on each thread, under the rules of parallel_for.
+  // Calls fn(thread) once on each thread, in use or not, under the rules of parallel_for.
   template <class F>
   void on_each_thread(F&& fn) {
+    const int used = n_used();
+    use(size());
+    on_all(fn);
+    use(used);
+  }
+
+ private:
+  using Call = void (*)(void* context, int64_t task, int thread);
+
+  template <class F>
+  void on_all(F&& fn) {
     WaitWord n_arrived{0};
     parallel_for(size(), [&](int64_t, int thread) {
       const auto n_all = static_cast<uint32_t>(size());
@@ -79,14 +96,11 @@ class ThreadPool {
     });
   }
 
- private:
-  using Call = void (*)(void* context, int64_t task, int thread);
-
   void bind(int thread);
   void run(int64_t n_tasks, bool equal_tasks, Call call, void* context);
   void work(int thread);
   void take_tasks(int thread);
-  void wait_for_job(uint32_t seen);
+  void wait_for_job(int thread, uint32_t seen);
 
   // The job: run() writes it while epoch_ is even; workers read it after they have entered and then seen an odd epoch_.
   Call call_ = nullptr;
@@ -99,7 +113,10 @@ class ThreadPool {
 
   alignas(64) WaitWord epoch_{0};  // odd while a job is open to workers
   alignas(64) WaitWord entered_{0};  // workers that may be reading the job
-  std::atomic<bool> stop_{false};
+  // Not a multiple of 64 bytes from epoch_: libstdc++ counts the sleepers of such words together, and every job would
+  // call the system to wake the threads that are not in use.
+  alignas(64) std::atomic<bool> stop_{false};
+  WaitWord n_used_{1};  // threads from this number on do not look for jobs
   std::vector<std::thread> workers_;
 };
 

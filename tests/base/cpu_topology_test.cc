@@ -36,6 +36,7 @@ class FakeRoot {
   void describe(int cpu, const std::string& name, const std::string& text) {
     write("sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/" + name, text + "\n");
   }
+  void name_processor(const std::string& cpuinfo) { write("proc/cpuinfo", cpuinfo); }
   void add_cache(int cpu, int index, int level, const std::string& type, const std::string& size,
                  const std::string& sharing) {
     const std::string folder = "cache/index" + std::to_string(index) + "/";
@@ -71,6 +72,13 @@ TEST(CpuTopology, IsUnknownWithoutTheFiles) {
   EXPECT_EQ(allowed_cores("/nowhere"), 0);
   EXPECT_EQ(allowed_cores(FakeRoot("0-1", {"0"}).path), 0) << "CPU 1 has none";
   EXPECT_EQ(allowed_cores(FakeRoot("all", {"0"}).path), 0);
+}
+
+TEST(CpuTopology, NamesTheProcessor) {
+  FakeRoot root("0", {"0"});
+  EXPECT_EQ(processor_name(root.path), "");
+  root.name_processor("processor\t: 0\nmodel\t\t: 1\nmodel name\t: A Fast One: 9 GHz\nflags\t\t: fpu\n");
+  EXPECT_EQ(processor_name(root.path), "A Fast One: 9 GHz");
 }
 
 std::string nodes_text(const std::vector<MemoryNode>& nodes) {

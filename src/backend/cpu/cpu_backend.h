@@ -13,6 +13,7 @@
 #include "backend/cpu/memory.h"
 #include "backend/cpu/packed_weight.h"
 #include "backend/cpu/recurrence_kernels.h"
+#include "backend/cpu/step_threads.h"
 #include "backend/sampler.h"
 #include "base/threads.h"
 
@@ -49,6 +50,7 @@ class CpuBackend final : public Backend {
   Peak measure_peak(Format weights) override;  // cpu_peak.cc
 
   void begin(const Batch& batch) override;
+  void run(const Program& program, const Batch& batch) override;
   void sample(const Tensor& logits, std::span<const SampleRow> rows) override;
 
   void embed(Tensor x, const Weight& table, float scale) override;
@@ -101,6 +103,7 @@ class CpuBackend final : public Backend {
     size_t experts = 0;  // of each of two buffers
   };
   ScratchSizes scratch_for(const StepLimits& limits) const;
+  size_t packed_weight_bytes() const;
 
   // A matmul. One op runs at most kMaxOutputs of them on the same activations.
   static constexpr int kMaxOutputs = 3;
@@ -178,6 +181,7 @@ class CpuBackend final : public Backend {
   const bool measures_kernels_;                    // the options name no instruction set
   const cpu::Kernels* forced_kernels_ = nullptr;  // use_matmul_kernel
   ThreadPool pool_;
+  std::optional<cpu::StepThreads> step_threads_;  // empty: all steps use all threads
   size_t allocated_ = 0;
   std::deque<cpu::Memory> buffers_;
   std::deque<cpu::PackedWeight> weights_;
