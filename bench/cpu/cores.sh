@@ -38,10 +38,9 @@ fail() { echo "cores.sh: $*" >&2; exit 1; }
 make_file() {  # SHAPE TYPE
   file=$work/$1-$2.gguf
   test -f "$file" && return
-  case $2 in
-    Q4_0 | Q4_K | Q4_K_M | Q6_K | F16) python3 "$here/random_model.py" "$1" "$file" --type "$2" ;;
-    *) python3 "$here/random_model.py" "$1" "$work/$1-F16.gguf" && "$ingot" quantize "$work/$1-F16.gguf" "$file" "$2" >&2 ;;
-  esac
+  case $2 in Q4_0 | Q4_K | Q4_K_M | Q6_K | F16) python3 "$here/random_model.py" "$1" "$file" --type "$2" 2>/dev/null && return ;; esac
+  python3 "$here/random_model.py" "$1" "$work/$1-F16.gguf"  # other types, and shapes with rows of no whole blocks
+  "$ingot" quantize "$work/$1-F16.gguf" "$file" "$2" >&2
 }
 
 if has build && [ -z "$ingot" ]; then
