@@ -3,6 +3,7 @@
 
     peers.py add FILE SHAPE TYPE THREADS PROGRAM < the CSV of `ingot bench` or llama-bench
     peers.py table FILE
+    peers.py wide FILE        # medians, a row for each shape, type and number of threads: docs/data/xeon16.csv
     peers.py served FILE LOAD THREADS PROGRAM < the JSON of `ingot bench engine` or `ingot bench serve`
     peers.py machine FILE     # the JSON of `ingot bench machine`, as tables
 """
@@ -45,23 +46,48 @@ def add(path, shape, kind, threads, program):
             writer.writerow([core_name(), shape, kind, threads, program, test_of(row), row["avg_ts"], share_of(row)])
 
 
-def table(path):
-    medians, programs, cores = {}, [], set()
+def read(path):
+    """The rows, and the values of a column by (shape, type, threads), test and program."""
     with open(path, newline="") as file:
-        for row in csv.DictReader(file):
-            cores.add(row["cpu"])
-            medians.setdefault((row["shape"], row["type"], row["threads"], row["test"]), {}).setdefault(row["program"], []).append(float(row["tok_s"]))
-            programs += [row["program"]] if row["program"] not in programs else []
+        rows = list(csv.DictReader(file))
+
+    def values(column):
+        found = {}
+        for row in rows:
+            if row[column]:
+                key = row["shape"], row["type"], row["threads"]
+                found.setdefault(key, {}).setdefault(row["test"], {}).setdefault(row["program"], []).append(float(row[column]))
+        return found
+    return rows, values
+
+
+def wide(path):
+    _, values = read(path)
+    rates, shares = values("tok_s"), values("share")
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(["shape", "type", "threads", "prefill llama.cpp", "prefill ingot", "decode llama.cpp", "decode ingot", "share of the peak", "share of bandwidth"])
+    for key, tests in rates.items():
+        prefill, decode = (next(test for test in tests if test.startswith(kind)) for kind in ("pp", "tg"))
+        row = [statistics.median(tests[test][program]) if program in tests[test] else ""
+               for test in (prefill, decode) for program in ("llama.cpp", "ingot")]
+        row += [statistics.median(shares[key][test]["ingot"]) for test in (prefill, decode)]
+        writer.writerow([*key, *(f"{value:.4g}" if value != "" else "" for value in row)])
+
+
+def table(path):
+    rows, values = read(path)
+    cores, programs = {row["cpu"] for row in rows}, list(dict.fromkeys(row["program"] for row in rows))
     peers = [p for p in programs if p != "ingot"]
     print(f"{', '.join(sorted(cores))}, medians, tok/s; x: ingot over the best peer\n")
     print("| shape | type | threads | test | " + " | ".join(["ingot"] + peers + ["x"]) + " |")
     print("|" + "---|" * (len(peers) + 6))
-    for (shape, kind, threads, test), values in medians.items():
-        median = {p: statistics.median(v) for p, v in values.items()}
-        best = max((median[p] for p in peers if p in median), default=None)
-        ratio = f"{median['ingot'] / best:.2f}" if best else ""
-        speeds = " | ".join(f"{median[p]:.1f}" if p in median else "" for p in ["ingot"] + peers)
-        print(f"| {shape} | {kind} | {threads} | {test} | {speeds} | {ratio} |")
+    for key, tests in values("tok_s").items():
+        for test, of_programs in tests.items():
+            median = {p: statistics.median(v) for p, v in of_programs.items()}
+            best = max((median[p] for p in peers if p in median), default=None)
+            ratio = f"{median['ingot'] / best:.2f}" if best else ""
+            speeds = " | ".join(f"{median[p]:.1f}" if p in median else "" for p in ["ingot"] + peers)
+            print(f"| {' | '.join(key)} | {test} | {speeds} | {ratio} |")
 
 
 def served(path, load, threads, program):
@@ -95,7 +121,7 @@ def machine(path):
 
 
 if __name__ == "__main__":
-    commands = {"add": (add, 5), "table": (table, 1), "served": (served, 4), "machine": (machine, 1)}
+    commands = {"add": (add, 5), "table": (table, 1), "wide": (wide, 1), "served": (served, 4), "machine": (machine, 1)}
     if len(sys.argv) < 2 or sys.argv[1] not in commands or len(sys.argv) - 2 != commands[sys.argv[1]][1]:
         sys.exit(__doc__.strip())
     commands[sys.argv[1]][0](*sys.argv[2:])

@@ -33,15 +33,17 @@ def test_rows_by_number_of_threads(monkeypatch, tmp_path, capsys):
     path = tmp_path / "peers.csv"
     for threads in "1", "2":
         add(monkeypatch, path, threads, "ingot", OURS)
-        add(monkeypatch, path, threads, "other", THEIRS)
+        add(monkeypatch, path, threads, "llama.cpp", THEIRS)
     rows = list(csv.DictReader(path.open()))
     assert [(r["threads"], r["program"], r["test"], r["tok_s"], r["share"]) for r in rows[:4]] == [
         ("1", "ingot", "pp512", "200.000", "0.500"), ("1", "ingot", "tg32", "30.000", "0.250"),
-        ("1", "other", "pp512", "100.0", ""), ("1", "other", "tg32", "20.0", "")]
+        ("1", "llama.cpp", "pp512", "100.0", ""), ("1", "llama.cpp", "tg32", "20.0", "")]
     peers.table(path)
     table = capsys.readouterr().out
     assert "| s | Q4_0 | 1 | pp512 | 200.0 | 100.0 | 2.00 |" in table
     assert "| s | Q4_0 | 2 | tg32 | 30.0 | 20.0 | 1.50 |" in table
+    peers.wide(path)
+    assert capsys.readouterr().out.splitlines()[2] == "s,Q4_0,2,100,200,20,30,0.5,0.25"
 
 
 def test_no_rows_are_a_fault(monkeypatch, tmp_path):
