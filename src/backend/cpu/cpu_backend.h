@@ -105,6 +105,7 @@ class CpuBackend final : public Backend {
   };
   ScratchSizes scratch_for(const StepLimits& limits) const;
   size_t packed_weight_bytes() const;
+  cpu::Memory memory_to_read();  // cpu_peak.cc
 
   // A matmul. One op runs at most kMaxOutputs of them on the same activations.
   static constexpr int kMaxOutputs = 3;

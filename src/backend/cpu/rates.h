@@ -15,14 +15,14 @@ struct Rate {
   double best = 0, mean = 0;
 };
 
-// work(task) returns the amount of work that it has done. Runs for `least` at least, and five loops at least.
+// work(task) returns the amount of work that it has done. Runs for `least` at least, and three loops at least.
 template <class Work>
 Rate rate_of(ThreadPool& pool, int64_t n_tasks, std::chrono::milliseconds least, Work&& work) {
   using Clock = std::chrono::steady_clock;
   std::vector<double> done(static_cast<size_t>(n_tasks));
   double best = 0, all_work = 0, all_seconds = 0;
   const auto deadline = Clock::now() + least;
-  for (int i = 0; i < 5 || Clock::now() < deadline; ++i) {
+  for (int i = 0; i < 3 || Clock::now() < deadline; ++i) {
     const auto start = Clock::now();
     pool.parallel_for(n_tasks, [&](int64_t task, int) { done[static_cast<size_t>(task)] = work(task); });
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
