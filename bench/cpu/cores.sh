@@ -45,7 +45,7 @@ make_file() {  # SHAPE TYPE
 
 if has build && [ -z "$ingot" ]; then
   note build
-  { cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DINGOT_CUDA=OFF && ninja -C build ingot; } >"$work/build.log" 2>&1 ||
+  { cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DINGOT_CUDA=OFF -DINGOT_TESTS=OFF && ninja -C build ingot; } >"$work/build.log" 2>&1 ||
     { grep -E 'error|FAILED|Error' "$work/build.log" | head -20; tail -5 "$work/build.log"; fail "the build failed: see $work/build.log"; }
 fi
 ingot=${ingot:-build/ingot}
