@@ -1,6 +1,6 @@
-// ThreadChoice: how many threads of a pool a repeated piece of work runs on, chosen by the times of the work itself. More
-// threads may be slower: another program uses some of the cores, a control group's quota stops all threads for a while,
-// or the memory is busy before the last core is.
+// ThreadChoice: how many threads of a pool a repeated piece of work runs on, chosen by the times of the work itself.
+// More threads may be slower: another program uses some of the cores, a control group's quota stops all threads for a
+// while, or the memory is busy before the last core is.
 //
 // The first rounds try all threads, then half of them, a quarter and so on, while that is not clearly slower. Each
 // number gets kRounds rounds and is judged by their median, so nobody waits: the rounds are work that is needed anyway.

@@ -19,9 +19,9 @@ struct ThreadsFolder {
     for (const auto& entry : std::filesystem::directory_iterator(path, none)) n += entry.is_regular_file();
     return n;
   }
-  const std::filesystem::path path = std::filesystem::path(testing::TempDir()) /
-                                     ("threads_" + std::to_string(::getpid()) + "_" +
-                                      testing::UnitTest::GetInstance()->current_test_info()->name());
+  const std::filesystem::path path =
+      std::filesystem::path(testing::TempDir()) /
+      ("threads_" + std::to_string(::getpid()) + "_" + testing::UnitTest::GetInstance()->current_test_info()->name());
 };
 
 StepThreads threads_of(const ThreadsFolder& folder, const std::string& model, int most = 8) {
@@ -30,8 +30,11 @@ StepThreads threads_of(const ThreadsFolder& folder, const std::string& model, in
   return threads;
 }
 
-void run_steps(StepThreads& threads, int n_tokens, int n_steps, const std::function<double(int)>& seconds) {
-  for (int i = 0; i < n_steps; ++i) threads.add(n_tokens, seconds(threads.n_threads(n_tokens)));
+constexpr char kProgram = 0, kOther = 0;
+
+void run_steps(StepThreads& threads, int n_tokens, int n_steps, const std::function<double(int)>& seconds,
+               const void* program = &kProgram) {
+  for (int i = 0; i < n_steps; ++i) threads.add(program, n_tokens, seconds(threads.n_threads(program, n_tokens)));
 }
 
 constexpr int kEnough = 4 * ThreadChoice::kRounds;
@@ -43,16 +46,33 @@ TEST(StepThreads, EachNumberOfTokensChooses) {
   StepThreads threads = threads_of(folder, "m");
   run_steps(threads, 1, kEnough, slower_with_more);
   run_steps(threads, 2, kEnough, faster_with_more);
-  EXPECT_EQ(threads.n_threads(1), 1);
-  EXPECT_EQ(threads.n_threads(2), 8);
-  EXPECT_EQ(threads.n_threads(3), 8) << "which begins with all";
+  EXPECT_EQ(threads.n_threads(&kProgram, 1), 1);
+  EXPECT_EQ(threads.n_threads(&kProgram, 2), 8);
+  EXPECT_EQ(threads.n_threads(&kProgram, 3), 8) << "which begins with all";
+}
+
+// Such as a model and its draft head, whose steps alternate.
+TEST(StepThreads, EachProgramChooses) {
+  const ThreadsFolder folder;
+  {
+    StepThreads threads = threads_of(folder, "m");
+    for (int i = 0; i < kEnough; ++i) {
+      run_steps(threads, 1, 1, faster_with_more);
+      run_steps(threads, 1, 1, slower_with_more, &kOther);
+    }
+    EXPECT_EQ(threads.n_threads(&kProgram, 1), 8);
+    EXPECT_EQ(threads.n_threads(&kOther, 1), 1);
+  }
+  StepThreads next = threads_of(folder, "m");
+  EXPECT_EQ(next.n_threads(&kProgram, 1), 8);
+  EXPECT_EQ(next.n_threads(&kOther, 1), 1);
 }
 
 TEST(StepThreads, LargeStepsUseAllThreads) {
   const ThreadsFolder folder;
   StepThreads threads = threads_of(folder, "m");
   run_steps(threads, StepThreads::kMostTokens + 1, kEnough, slower_with_more);
-  EXPECT_EQ(threads.n_threads(StepThreads::kMostTokens + 1), 8);
+  EXPECT_EQ(threads.n_threads(&kProgram, StepThreads::kMostTokens + 1), 8);
   EXPECT_EQ(folder.n_files(), 0u);
 }
 
@@ -64,9 +84,9 @@ TEST(StepThreads, TheNextRunBeginsWithTheChoice) {
     run_steps(threads, 2, kEnough, faster_with_more);
   }
   EXPECT_EQ(folder.n_files(), 1u) << "all threads need no file";
-  EXPECT_EQ(threads_of(folder, "m").n_threads(1), 1);
-  EXPECT_EQ(threads_of(folder, "another").n_threads(1), 8);
-  EXPECT_EQ(threads_of(folder, "m", 4).n_threads(1), 4) << "of another pool";
+  EXPECT_EQ(threads_of(folder, "m").n_threads(&kProgram, 1), 1);
+  EXPECT_EQ(threads_of(folder, "another").n_threads(&kProgram, 1), 8);
+  EXPECT_EQ(threads_of(folder, "m", 4).n_threads(&kProgram, 1), 4) << "of another pool";
 }
 
 TEST(StepThreads, AChoiceThatNoLongerHoldsIsReplaced) {
@@ -75,16 +95,16 @@ TEST(StepThreads, AChoiceThatNoLongerHoldsIsReplaced) {
     StepThreads threads = threads_of(folder, "m");
     run_steps(threads, 1, kEnough, slower_with_more);
     run_steps(threads, 1, static_cast<int>(ThreadChoice::kAgain) + kEnough, faster_with_more);
-    EXPECT_EQ(threads.n_threads(1), 8);
+    EXPECT_EQ(threads.n_threads(&kProgram, 1), 8);
   }
-  EXPECT_EQ(threads_of(folder, "m").n_threads(1), 8);
+  EXPECT_EQ(threads_of(folder, "m").n_threads(&kProgram, 1), 8);
 }
 
 TEST(StepThreads, WithoutAFolderNothingIsKept) {
   StepThreads threads(8, "");
   threads.set_subject("m");
   run_steps(threads, 1, kEnough, slower_with_more);
-  EXPECT_EQ(threads.n_threads(1), 1);
+  EXPECT_EQ(threads.n_threads(&kProgram, 1), 1);
 }
 
 }  // namespace

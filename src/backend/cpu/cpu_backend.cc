@@ -153,10 +153,11 @@ void CpuBackend::run(const Program& program, const Batch& step) {
     step_threads_->set_subject(fmt::format("{}, {}; {} CPUs; {} matrices, {} bytes", processor_name(), kernels_.isa,
                                            available_cpus(), weights_.size(), packed_weight_bytes()));
   const int n_tokens = step.n_tokens();
-  pool_.use(step_threads_->n_threads(n_tokens));
+  pool_.use(step_threads_->n_threads(&program, n_tokens));
   const auto start = std::chrono::steady_clock::now();
   Backend::run(program, step);
-  step_threads_->add(n_tokens, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  step_threads_->add(&program, n_tokens, seconds.count());
 }
 
 size_t CpuBackend::packed_weight_bytes() const {

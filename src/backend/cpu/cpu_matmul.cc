@@ -85,9 +85,10 @@ void CpuBackend::plan_matmuls(std::span<const MatmulJob> jobs, std::span<const i
     for (size_t i = 0; i < jobs.size(); ++i) cut(static_cast<int>(i), thread);
 }
 
-// Steps of few tokens are limited by the memory, so threads that wait read ahead in the weights of the next product. The
-// products of a step follow each other as in the step before. `first` identifies the product that begins now; `to_read`
-// are its weights, which a thread can know before the product begins: those of chosen experts are not among them.
+// Steps of few tokens are limited by the memory, so threads that wait read ahead in the weights of the next product.
+// The products of a step follow each other as in the step before. `first` identifies the product that begins now;
+// `to_read` are its weights, which a thread can know before the product begins: those of chosen experts are not among
+// them.
 void CpuBackend::expect_followers(const PackedWeight& first, const Product& to_read, int64_t n_rows) {
   constexpr int64_t kMostRows = 8;
   if (n_rows > kMostRows) return;

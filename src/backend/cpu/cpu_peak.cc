@@ -1,6 +1,7 @@
 // Measures the most that this machine can do with the backend's own threads and instructions: the 100 per cent of
 // benchmark tables. Reading walks through the weights, as a step does, because caches of hundreds of megabytes hold a
-// good part of a small model. Multiplying runs, on registers, the instruction that the matmul kernels use for the format.
+// good part of a small model. Multiplying runs, on registers, the instruction that the matmul kernels use for the
+// format.
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -45,7 +46,8 @@ Peak CpuBackend::measure_peak(Format weights) {
     std::vector<Piece> pieces;
     add_pieces(pieces, {instead.data(), instead.size()});
     for (const cpu::PackedWeight& w : weights_)
-      if (instead.size() == 0 && std::ssize(pieces) < kMostPeakPieces) add_pieces(pieces, {w.panels(), w.memory.size()});
+      if (instead.size() == 0 && std::ssize(pieces) < kMostPeakPieces)
+        add_pieces(pieces, {w.panels(), w.memory.size()});
     const auto read = [&](int64_t i) { return kernels_.peak_read(pieces[i].data(), std::ssize(pieces[i])); };
     peak.read_gb_s = cpu::rate_of(pool_, std::ssize(pieces), kLeast, read).best;
   }

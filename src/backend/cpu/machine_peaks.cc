@@ -49,9 +49,8 @@ std::vector<std::string> product_names() {
 MachinePeaks measure_machine(std::span<const int> cpus, size_t bytes_to_read) {
   MachinePeaks peaks;
   // A thread of its own, because the pool binds its caller.
-  std::thread thread = start_thread("the measurement", [&] {
-    return std::thread([&] { peaks = measure_bound(cpus, bytes_to_read); });
-  });
+  std::thread thread =
+      start_thread("the measurement", [&] { return std::thread([&] { peaks = measure_bound(cpus, bytes_to_read); }); });
   thread.join();
   return peaks;
 }

@@ -1,10 +1,11 @@
-// StepThreads: the number of threads for steps of few tokens, whose time is that of reading weights. Each number of tokens
-// has a choice of its own (base/thread_choice.h). A choice of fewer than all threads is kept in the user's cache folder,
-// by machine and model, so that the next run begins with it.
+// StepThreads: the number of threads for steps of few tokens, whose time is that of reading weights. Each program and
+// each number of tokens has a choice of its own (base/thread_choice.h). A choice of fewer than all threads is kept in
+// the user's cache folder, by machine and model, so that the next run begins with it.
 #pragma once
 #include <array>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/cache_folder.h"
 #include "base/thread_choice.h"
@@ -22,19 +23,26 @@ class StepThreads {
   void set_subject(std::string subject) { subject_ = std::move(subject); }
   bool has_subject() const { return !subject_.empty(); }
 
-  int n_threads(int n_tokens);  // for the next step of so many tokens
-  void add(int n_tokens, double seconds);  // the time of a step with n_threads(n_tokens) threads
+  // The program is only a name. Both functions: for its steps of n_tokens.
+  int n_threads(const void* program, int n_tokens);             // of the next step
+  void add(const void* program, int n_tokens, double seconds);  // the time of a step with n_threads() threads
 
  private:
-  ThreadChoice* choice(int n_tokens);  // null: all threads
-  std::string key(int n_tokens) const;
-  int known(int n_tokens) const;
-  void keep(int n_tokens, int n_threads);
+  struct ProgramSteps {
+    const void* program;
+    std::array<std::optional<ThreadChoice>, kMostTokens> choices;  // [n_tokens - 1]
+  };
+
+  ThreadChoice* choice(const void* program, int n_tokens);  // null: all threads
+  size_t place_of(const void* program);                     // in programs_
+  std::string key(size_t place, int n_tokens) const;
+  int known(size_t place, int n_tokens) const;
+  void keep(size_t place, int n_tokens, int n_threads);
 
   int most_;
   CacheFolder folder_;
   std::string subject_;
-  std::array<std::optional<ThreadChoice>, kMostTokens> choices_;  // [n_tokens - 1]
+  std::vector<ProgramSteps> programs_;  // in the order of their first steps
 };
 
 }  // namespace ingot::cpu

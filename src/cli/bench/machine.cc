@@ -70,8 +70,8 @@ std::vector<MachineRow> measure_rows(const MachineOptions& o, const CpuTopology&
 }
 
 void print_topology(const CpuTopology& t, double quota) {
-  fmt::print("{} socket{}, {} core{}, {} CPU{} for this process ({} on a core at most), {} memory node{}\n", t.n_sockets,
-             t.n_sockets == 1 ? "" : "s", t.n_cores, t.n_cores == 1 ? "" : "s", t.cpus.size(),
+  fmt::print("{} socket{}, {} core{}, {} CPU{} for this process ({} on a core at most), {} memory node{}\n",
+             t.n_sockets, t.n_sockets == 1 ? "" : "s", t.n_cores, t.n_cores == 1 ? "" : "s", t.cpus.size(),
              t.cpus.size() == 1 ? "" : "s", t.most_threads, t.nodes.size(), t.nodes.size() == 1 ? "" : "s");
   if (std::isfinite(quota)) fmt::print("the control group's quota is {:.1f} CPUs\n", quota);
   for (const MemoryNode& node : t.nodes) fmt::print("memory node {}: CPUs {}\n", node.id, fmt::join(node.cpus, " "));
@@ -81,7 +81,8 @@ void print_topology(const CpuTopology& t, double quota) {
 }
 
 void print_rows(const std::vector<MachineRow>& rows) {
-  fmt::print("\nMeans, in brackets the best loop; GB/s, and 10^9 operations a second.\n\n| threads | on cores | read |");
+  fmt::print(
+      "\nMeans, in brackets the best loop; GB/s, and 10^9 operations a second.\n\n| threads | on cores | read |");
   for (const std::string& name : cpu::product_names()) fmt::print(" {} |", name);
   fmt::print("\n|---|---|---|");
   for (size_t i = 0; i < cpu::product_names().size(); ++i) fmt::print("---|");
@@ -142,8 +143,7 @@ void add_bench_machine(CLI::App& bench) {
   auto o = std::make_shared<MachineOptions>();
   CLI::App* command =
       bench.add_subcommand("machine", "Measure the memory and the cores of this machine, by number of threads");
-  command
-      ->add_option("-t,--threads", o->threads, "numbers of threads to measure; default: 1, 2, 4 ... and all CPUs")
+  command->add_option("-t,--threads", o->threads, "numbers of threads to measure; default: 1, 2, 4 ... and all CPUs")
       ->check(CLI::Range(1, kMaxThreads))
       ->delimiter(',');
   command->add_flag("--json", o->json, "print a JSON object");
