@@ -61,7 +61,7 @@ function(ingot_cpu_kernels)
     set(folder ${PROJECT_SOURCE_DIR}/src/backend/cpu/amx)
     add_library(ingot_cpu_amx OBJECT ${folder}/amx_tile.cc ${folder}/amx_unit.cc)
     target_include_directories(ingot_cpu_amx PRIVATE ${PROJECT_SOURCE_DIR}/src)
-    target_compile_options(ingot_cpu_amx PRIVATE -mamx-tile -mamx-bf16 -O3)
+    target_compile_options(ingot_cpu_amx PRIVATE -mamx-tile -mamx-bf16 -mamx-int8 -O3)
     list(INSERT layers ${place} ingot_cpu_amx)
   endif()
   set_source_files_properties(${PROJECT_SOURCE_DIR}/src/backend/cpu/isa_x86.cc PROPERTIES COMPILE_DEFINITIONS

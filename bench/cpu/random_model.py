@@ -3,9 +3,11 @@
 
     bench/cpu/random_model.py llama-3.2-1b model-f16.gguf
     bench/cpu/random_model.py llama-3.2-1b model-iq2_xxs.gguf --type IQ2_XXS     # a type that `ingot quantize` does not write
+    bench/cpu/random_model.py llama-3.1-8b model-q4_k_m.gguf --type Q4_K_M       # in seconds, without a file in F16
 
 The weights of F16 are normal with a deviation of 1 / sqrt(columns), so that quantizers see usual values, and they are bf16 numbers,
-because most F16 files are made from BF16 models. Other types get random bytes, and scales near those of a model. The vocabulary has the real size and made-up tokens. Only Python's own library
+because most F16 files are made from BF16 models. Other types get random bytes, and scales near those of a model; Q4_K_M has Q6_K in the
+matrices where `ingot quantize` and llama.cpp put it. The vocabulary has the real size and made-up tokens. Only Python's own library
 is needed.
 """
 import argparse
@@ -20,9 +22,12 @@ SHAPES = {  # layers, dim, heads, KV heads, head dim, FFN dim, tokens, rope thet
     "llama-3.2-1b": ("llama", 16, 2048, 32, 8, 64, 8192, 128256, 5e5, False),
     "llama-3.1-8b": ("llama", 32, 4096, 32, 8, 128, 14336, 128256, 5e5, False),
 }
-TYPES = {  # GGUF's id, the bytes of a block of 256 elements, where the block has its f16 scale
-    "IQ2_XXS": (16, 66, 0), "IQ2_XS": (17, 74, 0), "IQ3_XXS": (18, 98, 0), "IQ1_S": (19, 50, 0), "IQ3_S": (21, 110, 0),
-    "IQ2_S": (22, 82, 0), "IQ1_M": (29, 56, None), "TQ1_0": (34, 54, 52), "TQ2_0": (35, 66, 64),
+TYPES = {  # GGUF's id, the bytes of a block of 256 elements, its f16 scales: (place, value)
+    "IQ2_XXS": (16, 66, [(0, 0.002)]), "IQ2_XS": (17, 74, [(0, 0.002)]), "IQ3_XXS": (18, 98, [(0, 0.002)]),
+    "IQ1_S": (19, 50, [(0, 0.002)]), "IQ3_S": (21, 110, [(0, 0.002)]), "IQ2_S": (22, 82, [(0, 0.002)]), "IQ1_M": (29, 56, []),
+    "TQ1_0": (34, 54, [(52, 0.002)]), "TQ2_0": (35, 66, [(64, 0.002)]),
+    "Q4_0": (2, 144, [(at, 0.004) for at in range(0, 144, 18)]), "Q4_K": (12, 144, [(0, 0.0001), (2, 0.00075)]),
+    "Q6_K": (14, 210, [(208, 0.00002)]), "F16": (1, 512, []),
 }
 ALIGNMENT = 32
 U32, I32, F32, STRING, ARRAY = 4, 5, 6, 8, 9
@@ -98,33 +103,45 @@ def normal_bf16_in_f16(count, deviation):
     return struct.pack(f"<{count}e", *struct.unpack(f"<{count}f", struct.pack(f"<{count}I", *words)))
 
 
-def random_blocks(block_bytes, scale_at):
+def random_blocks(block_bytes, scales):
     data = bytearray(random.randbytes(4096 * block_bytes))
-    if scale_at is not None:
-        for at in range(scale_at, len(data), block_bytes):
-            data[at: at + 2] = struct.pack("<e", 0.002)
+    for first, scale in scales:
+        for at in range(first, len(data), block_bytes):
+            data[at: at + 2] = struct.pack("<e", scale)
     return bytes(data)
 
 
+def type_of(tensor, layers, kind):
+    """The type of a matrix in a file of this kind. In Q4_K_M, the output and some layers' values and down projections have more bits."""
+    if kind != "Q4_K_M":
+        return kind
+    parts = tensor.split(".")
+    if parts[0] == "token_embd":
+        return "Q6_K"
+    layer = int(parts[1])
+    more = layer < layers // 8 or layer >= 7 * layers // 8 or (layer - layers // 8) % 3 == 2
+    return "Q6_K" if more and parts[2] in ("attn_v", "ffn_down") else "Q4_K"
+
+
 def write(name, path, kind):
-    type_id, block, _ = TYPES.get(kind, (1, 512, None))  # F16 as blocks of 256, too
-    entries = list(tensors(name))
-    sizes = [cols * rows * block // 256 if rows else cols * 4 for _, cols, rows in entries]
+    entries = [(tensor, cols, rows, type_of(tensor, SHAPES[name][1], kind) if rows else "F32") for tensor, cols, rows in tensors(name)]
+    sizes = [cols * rows * TYPES[own][1] // 256 if rows else cols * 4 for _, cols, rows, own in entries]
     infos, at = [], 0
-    for (tensor, cols, rows), size in zip(entries, sizes):
+    for (tensor, cols, rows, own), size in zip(entries, sizes):
         dims = [cols, rows] if rows else [cols]
-        infos.append(text(tensor) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, type_id if rows else 0, at))
+        infos.append(text(tensor) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, TYPES[own][0] if rows else 0, at))
         at += -(-size // ALIGNMENT) * ALIGNMENT
     pairs = metadata(name)
-    noise = {cols: random_blocks(*TYPES[kind][1:]) if kind in TYPES else normal_bf16_in_f16(1 << 20, cols ** -0.5)
-             for cols in sorted({c for _, c, r in entries if r})}
+    noise = {(own, cols): normal_bf16_in_f16(1 << 20, cols ** -0.5) if own == "F16" else random_blocks(*TYPES[own][1:])
+             for own, cols in sorted({(own, cols if own == "F16" else 0) for _, cols, rows, own in entries if rows})}
     with open(path, "wb") as out:
         head = b"GGUF" + struct.pack("<IQQ", 3, len(entries), len(pairs)) + b"".join(pairs) + b"".join(infos)
         out.write(head + bytes(-len(head) % ALIGNMENT))
-        for (_, cols, rows), size in zip(entries, sizes):
-            if rows:  # matrices of one width share the data, each from another offset
-                start = random.randrange(2048) * block
-                data = noise[cols][start:] + noise[cols][:start]
+        for (_, cols, rows, own), size in zip(entries, sizes):
+            if rows:  # matrices of one kind share the data, each from another offset
+                start = random.randrange(2048) * TYPES[own][1]
+                shared = noise[own, cols if own == "F16" else 0]
+                data = shared[start:] + shared[:start]
                 for done in range(0, size, len(data)):
                     out.write(data[: size - done])
             else:
@@ -136,8 +153,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("shape", choices=SHAPES)
     parser.add_argument("out", type=pathlib.Path)
-    parser.add_argument("--type", choices=["F16", *TYPES], default="F16")
+    parser.add_argument("--type", choices=["Q4_K_M", *TYPES], default="F16")
     args = parser.parse_args()
+    unit = 32 if args.type in ("F16", "Q4_0") else 256
+    odd = {cols for _, cols, rows in tensors(args.shape) if rows and cols % unit}
+    if odd:
+        parser.error(f"{args.shape} has rows of {min(odd)} elements, which are no whole blocks of {unit}: write F16, and use `ingot quantize`")
     write(args.shape, args.out, args.type)
 
 

@@ -121,6 +121,16 @@ def cpu_table(rows):
         yield f"| {shape} | {kind} | " + " | ".join(cells) + " |"
 
 
+def threads_table(rows):
+    """Rows by number of threads. The shares are of the measured products and of the measured bandwidth."""
+    yield ("| shape | type | threads | prefill llama.cpp | ingot | x | of the products | decode llama.cpp | ingot | x | of the bandwidth |\n|" + "---|" * 11)
+    for shape, kind, threads, *figures in rows:
+        a, ours_a, b, ours_b = map(float, figures[:4])
+        shares = [f"{100 * float(share):.0f} %" if share else "" for share in figures[4:]]
+        yield (f"| {shape} | {kind} | {threads} | {number(a)} | {number(ours_a)} | {ours_a / a:.2f} | {shares[0]} | "
+               f"{b:.1f} | {ours_b:.1f} | {ours_b / b:.2f} | {shares[1]} |")
+
+
 def gpu_table(rows):
     yield "| work | llama.cpp | roofline | ingot | share | what limits it |\n|---|---|---|---|---|---|"
     for work, other, most, ours, limit in rows:
@@ -140,14 +150,17 @@ def read(path):
 
 
 def documents(root):
-    data = {name: read(root / "docs" / "data" / f"{name}.csv") for name in (*MACHINES, "h200", "memory")}
+    data = {name: read(root / "docs" / "data" / f"{name}.csv") for name in (*MACHINES, "xeon16", "h200", "memory")}
     for name, machine in MACHINES.items():
         for column, work in ((2, "prefill"), (4, "decode")):
             rows = [(f"{r[0]} {r[1]}", float(r[column]), float(r[column + 1])) for r in data[name]]
             yield f"docs/charts/{name}-{work}.svg", pairs(f"{work.capitalize()} on {machine}, tokens a second", rows)
+    for column, work in ((3, "prefill"), (5, "decode")):
+        rows = [(f"{r[0]} {r[1]}, {r[2]} thread{'s' if r[2] != '1' else ''}", float(r[column]), float(r[column + 1])) for r in data["xeon16"]]
+        yield f"docs/charts/xeon16-{work}.svg", pairs(f"{work.capitalize()} by threads, 16 cores of a Xeon with AMX, tokens a second", rows)
     rows = [(r[0], float(r[1]) if r[1] else None, float(r[2]), float(r[3])) for r in data["h200"]]
     yield "docs/charts/h200.svg", shares("One H200, tokens a second", rows)
-    tables = {"h200": gpu_table(data["h200"]), "memory": memory_table(data["memory"])} | {name: cpu_table(data[name]) for name in MACHINES}
+    tables = {"h200": gpu_table(data["h200"]), "memory": memory_table(data["memory"]), "xeon16": threads_table(data["xeon16"])} | {name: cpu_table(data[name]) for name in MACHINES}
     headlines = cpu_headline(data), *gpu_headlines(data["h200"])
     page = (pathlib.Path(__file__).parent / "performance.in.md").read_text()
     page = re.sub(r"^@table (\w+)$", lambda found: "\n".join(tables[found[1]]), page, flags=re.M)

@@ -24,6 +24,15 @@ class TaskShares {
     for (Share& share : shares_) share.weight = 1.0 / n_;
   }
 
+  // Only the first n threads take tasks from the next loop on; their shares are equal again. 1 <= n <= n_threads. Must
+  // not be called while a thread takes tasks.
+  void use(int n) {
+    n_ = n;
+    n_measured_ = 0;
+    equal_tasks_ = false;  // the last loop's tasks no longer count
+    for (Share& share : shares_) share.weight = 1.0 / n_, share.n_taken = share.n_measured = 0;
+  }
+
   // equal_tasks: all tasks take about the same time. Must not be called while a thread takes tasks.
   void deal(int64_t n_tasks, bool equal_tasks) {
     if (by_speed_) measure();
@@ -32,12 +41,16 @@ class TaskShares {
     double sum = 0;
     int64_t begin = 0;
     for (int i = 0; i < n_; ++i) {
+      shares_[i].part = sum;
       sum += shares_[i].weight;
       const int64_t end = i + 1 == n_ ? n_tasks : std::llround(sum * static_cast<double>(n_tasks));
       shares_[i].next.store(begin, std::memory_order_relaxed);
       shares_[i].end = begin = end;
     }
   }
+
+  // Where the thread's share of the last deal begins, as part of all tasks, from 0 to 1.
+  double part_of(int thread) const { return shares_[thread].part; }
 
   // A number that changes with each task that a thread takes. Any thread may call this function at any time.
   uint64_t n_begun() const {
@@ -70,6 +83,7 @@ class TaskShares {
     int64_t n_taken = 0;     // in this loop, by the thread of this share, from any share
     int64_t n_measured = 0;  // in earlier loops
     double weight = 0;       // part of all tasks
+    double part = 0;         // the weights before this one
   };
 
   // Counts the tasks of the last loop, unless they were too few or too different to tell speeds apart.
@@ -98,7 +112,7 @@ class TaskShares {
     return static_cast<double>(shares_[i].n_measured + 1) / static_cast<double>(n_measured_ + n_);
   }
 
-  int n_;
+  int n_;  // threads in use
   bool by_speed_, equal_tasks_ = false;
   int64_t n_tasks_ = 0, n_measured_ = 0;
   std::vector<Share> shares_;

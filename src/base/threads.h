@@ -3,13 +3,16 @@
 // (task_shares.h). So a slow or suspended thread delays only its current task. Idle threads spin for some tens of
 // microseconds, then sleep. On request, the threads are bound to memory nodes (numa.h).
 #pragma once
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <span>
 #include <thread>
 #include <type_traits>
 #include <vector>
 
 #include "base/cpu_topology.h"
+#include "base/read_ahead.h"
 #include "base/system.h"
 #include "base/task_shares.h"
 #include "base/thread_start.h"
@@ -39,6 +42,12 @@ class ThreadPool {
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   int size() const { return static_cast<int>(workers_.size()) + 1; }
+
+  // The next loops run on the first n threads, 1 <= n <= size(); the others sleep. The thread that calls parallel_for
+  // calls this function, between loops. At first, all threads are in use.
+  void use(int n);
+  int n_used() const { return static_cast<int>(n_used_.load(std::memory_order_relaxed)); }
+
   const std::vector<MemoryNode>& nodes() const { return nodes_; }
 
   // Calls fn(task, thread) for each task in [0, n_tasks), with thread in [0, size()); returns when all calls have
@@ -47,7 +56,7 @@ class ThreadPool {
   // fn. fn must not throw.
   template <class F>
   void parallel_for(int64_t n_tasks, F&& fn, bool equal_tasks = false) {
-    if (n_tasks <= 1 || workers_.empty()) {
+    if (n_tasks <= 1 || n_used() == 1) {
       for (int64_t task = 0; task < n_tasks; ++task) {
         n_alone_.store(n_alone_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
         fn(task, 0);
@@ -61,15 +70,34 @@ class ThreadPool {
         const_cast<void*>(static_cast<const void*>(&fn)));
   }
 
+  // What a loop after the next one will read. From the end of the next loop on, threads without work ask for the first
+  // bytes of their parts, until another plan replaces this one. Called like use().
+  void expect(std::span<const ReadAhead::Run> runs) {
+    expected_.n_runs = static_cast<int>(std::min<size_t>(runs.size(), ReadAhead::kMaxRuns));
+    std::copy_n(runs.begin(), expected_.n_runs, expected_.runs.begin());
+    ++expected_.number;
+  }
+
   // A number that changes whenever a task begins, for a watchdog. Any thread may call this function at any time.
   uint64_t progress() const {
     const uint64_t n_loops = epoch_.load(std::memory_order_relaxed);
     return (n_loops << 40) + n_alone_.load(std::memory_order_relaxed) + shares_.n_begun();
   }
 
-  // Calls fn(thread) once on each thread, under the rules of parallel_for.
+  // Calls fn(thread) once on each thread, in use or not, under the rules of parallel_for.
   template <class F>
   void on_each_thread(F&& fn) {
+    const int used = n_used();
+    use(size());
+    on_all(fn);
+    use(used);
+  }
+
+ private:
+  using Call = void (*)(void* context, int64_t task, int thread);
+
+  template <class F>
+  void on_all(F&& fn) {
     WaitWord n_arrived{0};
     parallel_for(size(), [&](int64_t, int thread) {
       const auto n_all = static_cast<uint32_t>(size());
@@ -79,27 +107,36 @@ class ThreadPool {
     });
   }
 
- private:
-  using Call = void (*)(void* context, int64_t task, int thread);
-
   void bind(int thread);
   void run(int64_t n_tasks, bool equal_tasks, Call call, void* context);
   void work(int thread);
   void take_tasks(int thread);
-  void wait_for_job(uint32_t seen);
+  void wait_for_job(int thread, uint32_t seen, ReadAhead& ahead);
 
   // The job: run() writes it while epoch_ is even; workers read it after they have entered and then seen an odd epoch_.
   Call call_ = nullptr;
   void* context_ = nullptr;
   TaskShares shares_{0};
+  ReadAhead::Plan expected_;
+  ReadAhead callers_ahead_;
 
   std::vector<MemoryNode> nodes_;
   std::thread::id caller_;            // the thread that is bound as thread 0
   std::atomic<uint64_t> n_alone_{0};  // tasks of loops that only the caller works on; the caller counts
 
   alignas(64) WaitWord epoch_{0};  // odd while a job is open to workers
-  alignas(64) WaitWord entered_{0};  // workers that may be reading the job
-  std::atomic<bool> stop_{false};
+  // For each thread: 1 while it may be reading the job. Words of their own, because a count in one word would go from
+  // thread to thread twice in each loop.
+  // The words on which others sleep are not a multiple of 64 bytes apart from epoch_, because libstdc++ counts the
+  // sleepers of such words together: every job would call the system to wake threads that wait for something else.
+  struct alignas(64) Inside {
+    uint32_t gap = 0;
+    WaitWord word{0};
+  };
+  std::vector<Inside> inside_;  // [threads]
+  alignas(64) std::atomic<bool> stop_{false};
+  uint32_t gap_ = 0;
+  WaitWord n_used_{1};  // threads from this number on do not look for jobs
   std::vector<std::thread> workers_;
 };
 

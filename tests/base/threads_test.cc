@@ -183,5 +183,46 @@ TEST(ThreadPool, ProgressChangesWithEachTask) {
   }
 }
 
+// Loops with changing numbers of threads in use, some of them asleep. A worker that is late may still take a task of the
+// first loop after a change, so only later loops tell.
+TEST(ThreadPool, UsesAsManyThreadsAsAsked) {
+  const unsigned seed = test_seed();
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
+  ThreadPool pool(6);
+  EXPECT_EQ(pool.n_used(), 6);
+  for (int round = 0; round < 300; ++round) {
+    const int n = 1 + static_cast<int>(random() % 6);
+    pool.use(n);
+    EXPECT_EQ(pool.n_used(), n);
+    EXPECT_EQ(pool.size(), 6);
+    for (int loop = 0; loop < 4; ++loop) {
+      std::vector<int> runs(1 + random() % 200);
+      pool.parallel_for(std::ssize(runs), [&](int64_t task, int) { ++runs[task]; }, random() % 2 == 0);
+      ASSERT_EQ(runs, std::vector<int>(runs.size(), 1)) << n << " threads in use";
+    }
+    if (random() % 16 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 400));
+  }
+}
+
+TEST(ThreadPool, ThreadsNotInUseSleepAndComeBack) {
+  ThreadPool pool(4);
+  pool.use(1);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  const double before = cpu_seconds();
+  const auto start = std::chrono::steady_clock::now();
+  while (std::chrono::steady_clock::now() - start < std::chrono::milliseconds(100))
+    pool.parallel_for(8, [](int64_t, int thread) { EXPECT_EQ(thread, 0); });
+  EXPECT_LT(cpu_seconds() - before, 0.15) << "of the caller alone";
+  std::vector<std::atomic<int>> calls(4);
+  pool.on_each_thread([&](int thread) { ++calls[thread]; });
+  for (int thread = 0; thread < 4; ++thread) EXPECT_EQ(calls[thread], 1);
+  EXPECT_EQ(pool.n_used(), 1);
+  pool.use(2);
+  for (int loop = 0; loop < 1000; ++loop)
+    pool.parallel_for(64, [](int64_t, int) {});
+  EXPECT_EQ(pool.n_used(), 2);
+}
+
 }  // namespace
 }  // namespace ingot

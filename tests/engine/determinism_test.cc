@@ -142,6 +142,21 @@ TEST_P(Deterministic, NeighboursChangeNothing) {
   EXPECT_GE(n_seen, 2);
 }
 
+// The prompt's attention and long products are cut for the number of threads.
+TEST_P(Deterministic, ThreadsChangeNothing) {
+  SCOPED_TRACE(random_.seed());
+  const Request request = needle();
+  std::optional<Said> first;
+  for (const int n_threads : {1, 2, 3, 5}) {
+    const auto runner = load_deterministic({.device = GetParam(), .n_ctx = ref() ? 128 : 1024, .n_threads = n_threads});
+    Engine engine(*runner, {});
+    const auto sink = submit(engine, request);
+    run(engine);
+    if (!first) first = said(*sink);
+    EXPECT_EQ(said(*sink), *first) << n_threads << " threads";
+  }
+}
+
 TEST_P(Deterministic, PreemptionChangesNothing) {
   SCOPED_TRACE(random_.seed());
   const auto tight = load_deterministic({.device = GetParam(),

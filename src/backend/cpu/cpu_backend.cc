@@ -2,6 +2,7 @@
 #include "backend/cpu/cpu_backend.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 
@@ -9,6 +10,7 @@
 #include "backend/cpu/isa.h"
 #include "backend/ref/ref_backend.h"
 #include "backend/row_ops.h"
+#include "base/cache_folder.h"
 #include "base/error.h"
 #include "base/numa.h"
 
@@ -20,7 +22,12 @@ CpuBackend::CpuBackend(const BackendOptions& options)
       packing_(options.small_weights ? cpu::Packing::kSmall : cpu::Packing::kFast),
       deterministic_(options.deterministic),
       measures_kernels_(options.isa.empty()),
-      pool_(options.n_threads, start_std_thread, choose_nodes(options.numa)) {}
+      pool_(options.n_threads, start_std_thread, choose_nodes(options.numa)) {
+  const std::string cache = cache_home();
+  // A number that the user gave is obeyed. With memory nodes, each thread reads its own node.
+  if (options.n_threads == 0 && pool_.nodes().empty())
+    step_threads_.emplace(pool_.size(), cache.empty() ? "" : cache + "/threads");
+}
 
 std::unique_ptr<Backend> create_cpu_backend(const BackendOptions& options) {
   return std::make_unique<CpuBackend>(options);
@@ -137,6 +144,26 @@ void CpuBackend::begin(const Batch& batch) {
       token_seq_[t] = seq;
     }
   }
+}
+
+// Tasks are cut for all threads of the pool, whatever number is in use, so the bits of a step do not depend on it.
+void CpuBackend::run(const Program& program, const Batch& step) {
+  if (!step_threads_) return Backend::run(program, step);
+  if (!step_threads_->has_subject())
+    step_threads_->set_subject(fmt::format("{}, {}; {} CPUs; {} matrices, {} bytes", processor_name(), kernels_.isa,
+                                           available_cpus(), weights_.size(), packed_weight_bytes()));
+  const int n_tokens = step.n_tokens();
+  pool_.use(step_threads_->n_threads(&program, n_tokens));
+  const auto start = std::chrono::steady_clock::now();
+  Backend::run(program, step);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  step_threads_->add(&program, n_tokens, seconds.count());
+}
+
+size_t CpuBackend::packed_weight_bytes() const {
+  size_t n_bytes = 0;
+  for (const cpu::PackedWeight& weight : weights_) n_bytes += weight.memory.size();
+  return n_bytes;
 }
 
 void CpuBackend::sample(const Tensor& logits, std::span<const SampleRow> rows) {

@@ -2,6 +2,7 @@
 // instruction set (kernels.h) do the arithmetic. reserve() allocates everything that a step needs.
 #pragma once
 #include <algorithm>
+#include <array>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -13,6 +14,7 @@
 #include "backend/cpu/memory.h"
 #include "backend/cpu/packed_weight.h"
 #include "backend/cpu/recurrence_kernels.h"
+#include "backend/cpu/step_threads.h"
 #include "backend/sampler.h"
 #include "base/threads.h"
 
@@ -49,6 +51,7 @@ class CpuBackend final : public Backend {
   Peak measure_peak(Format weights) override;  // cpu_peak.cc
 
   void begin(const Batch& batch) override;
+  void run(const Program& program, const Batch& batch) override;
   void sample(const Tensor& logits, std::span<const SampleRow> rows) override;
 
   void embed(Tensor x, const Weight& table, float scale) override;
@@ -101,6 +104,8 @@ class CpuBackend final : public Backend {
     size_t experts = 0;  // of each of two buffers
   };
   ScratchSizes scratch_for(const StepLimits& limits) const;
+  size_t packed_weight_bytes() const;
+  cpu::Memory memory_to_read();  // cpu_peak.cc
 
   // A matmul. One op runs at most kMaxOutputs of them on the same activations.
   static constexpr int kMaxOutputs = 3;
@@ -131,6 +136,8 @@ class CpuBackend final : public Backend {
   void run_matmuls(Tensor x, std::span<const Output> outputs, std::optional<Activation> gated = {});
   void run_task(const cpu::MatmulJob& job, const cpu::PanelRange& range);
   const uint8_t* pack(Tensor x, const cpu::ActLayout& layout, int max_tile, const cpu::Kernels& kernels, int slot);
+  using Product = std::array<const cpu::PackedWeight*, kMaxOutputs>;  // null: no more weights
+  void expect_followers(const cpu::PackedWeight& first, const Product& to_read, int64_t n_rows);
   void plan_matmuls(std::span<const cpu::MatmulJob> jobs, std::span<const int64_t> n_panels);
 
   // cpu_attention.cc
@@ -178,6 +185,7 @@ class CpuBackend final : public Backend {
   const bool measures_kernels_;                    // the options name no instruction set
   const cpu::Kernels* forced_kernels_ = nullptr;  // use_matmul_kernel
   ThreadPool pool_;
+  std::optional<cpu::StepThreads> step_threads_;  // empty: all steps use all threads
   size_t allocated_ = 0;
   std::deque<cpu::Memory> buffers_;
   std::deque<cpu::PackedWeight> weights_;
@@ -187,6 +195,7 @@ class CpuBackend final : public Backend {
 
   cpu::Memory activations_[kMaxOutputs];
   std::vector<MatmulTask> matmul_tasks_;
+  const cpu::PackedWeight* last_product_ = nullptr;  // its first weight
   std::vector<ExpertGroup> groups_;
   std::vector<int32_t> order_, place_;  // [rows]: the row at each sorted place, and the place of each row
   std::vector<int64_t> expert_start_, expert_panels_;

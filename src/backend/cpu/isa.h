@@ -16,7 +16,16 @@ std::span<const Kernels* const> available_kernels();
 // names.
 const Kernels& choose_kernels(std::string_view name);
 
-// Finds the same list, in the file for the machine's processor.
+// A loop of products on registers, for measurements; returns the number of operations.
+struct PeakProduct {
+  const char* name;  // "bf16 tiles", "f32 AVX2"
+  double (*run)(int64_t iterations);
+};
+
+// The kinds of products of this machine, the fastest first.
+std::vector<PeakProduct> peak_products();
+
+// Finds the list of available_kernels(), in the file for the machine's processor, which also has peak_products().
 std::vector<const Kernels*> find_kernels();
 
 }  // namespace ingot::cpu

@@ -17,4 +17,13 @@ std::vector<const Kernels*> find_kernels() {
   return found;
 }
 
+std::vector<PeakProduct> peak_products() {
+  const Kernels& best = *available_kernels().front();
+  std::vector<PeakProduct> products;
+  if (best.bf16_dot) products.push_back({"bf16 NEON", best.peak_bf16});
+  products.push_back({"int8 NEON", best.peak_int8});
+  products.push_back({"f32 NEON", best.peak_f32});
+  return products;
+}
+
 }  // namespace ingot::cpu

@@ -1,6 +1,8 @@
 // Which kernels an x86-64 machine can run. The same sets as in cmake/cpu_kernels.cmake.
 #include <cpuid.h>
 
+#include <algorithm>
+
 #include "backend/cpu/amx/amx.h"
 #include "backend/cpu/isa.h"
 
@@ -59,6 +61,25 @@ std::vector<const Kernels*> find_kernels() {
   if (has_avx2) found.push_back(&avx2::kKernels);
   found.push_back(&portable::kKernels);
   return found;
+}
+
+std::vector<PeakProduct> peak_products() {
+  std::vector<PeakProduct> products;
+  const auto has = [](const Kernels& set) { return std::ranges::count(available_kernels(), &set) > 0; };
+  if constexpr (kHasAmxTiles) {
+    if (has(avx512bf16::kKernels) && amx::is_usable()) {
+      if (amx::has_int8()) products.push_back({"int8 tiles", amx::peak_int8});
+      products.push_back({"bf16 tiles", amx::peak_bf16});
+    }
+  }
+  if (has(avx512::kKernels)) products.push_back({"int8 AVX-512", avx512::kKernels.peak_int8});
+  if (has(avx512bf16::kKernels)) products.push_back({"bf16 AVX-512", avx512bf16::kKernels.peak_bf16});
+  if (has(avx512::kKernels)) products.push_back({"f32 AVX-512", avx512::kKernels.peak_f32});
+  if (has(avx_vnni::kKernels)) products.push_back({"int8 AVX-VNNI", avx_vnni::kKernels.peak_int8});
+  if (has(avx2::kKernels)) products.push_back({"int8 AVX2", avx2::kKernels.peak_int8});
+  if (has(avx2::kKernels)) products.push_back({"f32 AVX2", avx2::kKernels.peak_f32});
+  if (products.empty()) products.push_back({"f32", portable::kKernels.peak_f32});
+  return products;
 }
 
 }  // namespace ingot::cpu

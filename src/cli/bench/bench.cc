@@ -178,6 +178,7 @@ void add_bench(CLI::App& app) {
   add_bench_speech(*command);
   add_bench_engine(*command);
   add_bench_serve(*command);
+  add_bench_machine(*command);
   add_bench_reduce(*command);
   add_bench_grammar(*command);
   add_bench_history(*command);
@@ -187,6 +188,7 @@ void add_bench(CLI::App& app) {
       "  ingot bench batch model.gguf --npl 1,8,32      several sequences at once\n"
       "  ingot bench engine model.gguf --rate 10        requests at random times\n"
       "  ingot bench serve --url http://127.0.0.1:8080  a running server\n"
+      "  ingot bench machine                            what memory and cores can do\n"
       "  ingot bench reduce --device cuda --tp 2        sums over several GPUs");
   command->callback([o, command] {
     if (command->get_subcommands().empty()) bench(*o);

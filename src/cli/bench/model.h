@@ -39,6 +39,7 @@ void add_bench_engine(CLI::App& bench);
 void add_bench_grammar(CLI::App& bench);
 void add_bench_history(CLI::App& bench);
 void add_bench_images(CLI::App& bench);
+void add_bench_machine(CLI::App& bench);
 void add_bench_reduce(CLI::App& bench);
 void add_bench_serve(CLI::App& bench);
 void add_bench_speech(CLI::App& bench);

@@ -221,7 +221,8 @@ void add_transcribe(CLI::App& app) {
       ->capture_default_str();
   command
       ->add_option("-t,--threads", o->n_threads,
-                   "number of threads to compute with; 0: one for each core this process may use")
+                   "number of threads to compute with; 0: one for each core this process may use, or fewer if that is "
+                   "faster")
       ->check(CLI::Range(0, kMaxThreads))
       ->capture_default_str();
   command->add_option(

@@ -96,7 +96,8 @@ void add_runner_options(CLI::App& app, ModelOptions& o) {
       ->capture_default_str();
   add_parallel_options(app, o.parallel);
   app.add_option("-t,--threads", o.n_threads,
-                 "number of threads to compute with; 0: one for each core this process may use")
+                 "number of threads to compute with; 0: one for each core this process may use, or fewer if that is "
+                 "faster")
       ->check(CLI::Range(0, kMaxThreads))
       ->capture_default_str();
   app.add_option("-c,--ctx-size,--max-model-len", o.n_ctx,

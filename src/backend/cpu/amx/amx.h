@@ -7,10 +7,12 @@ namespace ingot::cpu::amx {
 
 // Whether the processor has the unit and the system lets this process use it.
 bool is_usable();
+bool has_int8();  // whether the unit also multiplies bytes
 
 constexpr int kTokens = 32;  // of a tile
 
 extern const TileRow kBf16Tiles;
 double peak_bf16(int64_t iterations);  // returns the number of operations
+double peak_int8(int64_t iterations);  // the same; only if has_int8()
 
 }  // namespace ingot::cpu::amx

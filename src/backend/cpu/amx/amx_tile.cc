@@ -89,4 +89,19 @@ double peak_bf16(int64_t iterations) {
   return static_cast<double>(4 * n * kOps);
 }
 
+double peak_int8(int64_t iterations) {
+  constexpr int64_t kOps = int64_t{2} * kRows * kRows * kRowBytes;
+  const int64_t n = iterations / 8;
+  static constexpr Config config = config_of(kRows, kRows);
+  _tile_loadconfig(&config);
+  for (int64_t i = 0; i < n; ++i) {
+    _tile_dpbssd(0, 4, 6);
+    _tile_dpbssd(1, 4, 7);
+    _tile_dpbssd(2, 5, 6);
+    _tile_dpbssd(3, 5, 7);
+  }
+  _tile_release();
+  return static_cast<double>(4 * n * kOps);
+}
+
 }  // namespace ingot::cpu::amx

@@ -14,4 +14,10 @@ bool is_usable() {
   return syscall(SYS_arch_prctl, kRequest, kTileData) == 0;
 }
 
+bool has_int8() {
+  constexpr unsigned kInt8 = 1 << 25;
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (edx & kInt8) != 0;
+}
+
 }  // namespace ingot::cpu::amx

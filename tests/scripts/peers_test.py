@@ -1,0 +1,82 @@
+"""bench/cpu: the rows and tables of peers.py, and the files of random_model.py."""
+import csv
+import io
+import json
+import os
+import pathlib
+import struct
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(os.environ.get("INGOT_SOURCE", pathlib.Path(__file__).parents[2]))
+sys.path.insert(0, str(ROOT / "bench" / "cpu"))
+import peers
+import random_model
+
+OURS = """model,test,avg_ts,achieved,unit,peak,peak_kind
+"m",pp512,200.000,50.000,GFLOP/s,100.000,bf16
+"m",tg32,30.000,20.000,GB/s,80.000,read
+"""
+THEIRS = """n_prompt,n_gen,avg_ts
+512,0,100.0
+0,32,20.0
+"""
+
+
+def add(monkeypatch, path, threads, program, text):
+    monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+    peers.add(path, "s", "Q4_0", threads, program)
+
+
+def test_rows_by_number_of_threads(monkeypatch, tmp_path, capsys):
+    path = tmp_path / "peers.csv"
+    for threads in "1", "2":
+        add(monkeypatch, path, threads, "ingot", OURS)
+        add(monkeypatch, path, threads, "llama.cpp", THEIRS)
+    rows = list(csv.DictReader(path.open()))
+    assert [(r["threads"], r["program"], r["test"], r["tok_s"], r["share"]) for r in rows[:4]] == [
+        ("1", "ingot", "pp512", "200.000", "0.500"), ("1", "ingot", "tg32", "30.000", "0.250"),
+        ("1", "llama.cpp", "pp512", "100.0", ""), ("1", "llama.cpp", "tg32", "20.0", "")]
+    peers.table(path)
+    table = capsys.readouterr().out
+    assert "| s | Q4_0 | 1 | pp512 | 200.0 | 100.0 | 2.00 |" in table
+    assert "| s | Q4_0 | 2 | tg32 | 30.0 | 20.0 | 1.50 |" in table
+    peers.wide(path)
+    assert capsys.readouterr().out.splitlines()[2] == "s,Q4_0,2,100,200,20,30,0.5,0.25"
+
+
+def test_no_rows_are_a_fault(monkeypatch, tmp_path):
+    with pytest.raises(SystemExit, match="other printed no rows"):
+        add(monkeypatch, tmp_path / "peers.csv", "1", "other", "n_prompt,n_gen,avg_ts\n")
+
+
+def test_served(monkeypatch, tmp_path):
+    path = tmp_path / "serving.csv"
+    times = {"seconds": 2, "ttft_ms": {"p50": 5}, "itl_ms": {"p50": 1}}
+    for run, name in (({"output_tok_s": 64, "failed": 0}, "engine"), ({"output_tokens_per_s": 32, "failed": 0, "refused": 0}, "server")):
+        monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(run | times)))
+        peers.served(path, "load", "2", name)
+    assert [(r["program"], r["output_tok_s"]) for r in csv.DictReader(path.open())] == [("engine", "64"), ("server", "32")]
+    monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps({"output_tok_s": 64, "failed": 1} | times)))
+    with pytest.raises(SystemExit, match="1 requests failed"):
+        peers.served(path, "load", "2", "engine")
+
+
+def test_blocks_have_their_scales_and_files_their_sizes(tmp_path):
+    for kind, (_, size, scales) in random_model.TYPES.items():
+        blocks = random_model.random_blocks(size, scales)
+        for at, value in scales:
+            for block in 0, 4095:
+                assert struct.unpack_from("<e", blocks, block * size + at)[0] == pytest.approx(value, rel=0.05), kind
+    path = tmp_path / "file.gguf"
+    random_model.write("smollm-135m", path, "Q4_0")
+    n_elements = sum(cols * rows for _, cols, rows in random_model.tensors("smollm-135m") if rows)
+    assert 0 <= path.stat().st_size - n_elements * 18 // 32 < 4 << 20  # vocabulary, vectors and padding
+
+
+def test_the_mix_of_q4_k_m():
+    kinds = {name: random_model.type_of(name, 16, "Q4_K_M") for name, _, rows in random_model.tensors("llama-3.2-1b") if rows}
+    assert kinds["token_embd.weight"] == "Q6_K" and kinds["blk.5.ffn_up.weight"] == "Q4_K"
+    down = [i for i in range(16) if kinds[f"blk.{i}.ffn_down.weight"] == "Q6_K"]
+    assert down == [0, 1, 4, 7, 10, 13, 14, 15]
