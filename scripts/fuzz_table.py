@@ -21,6 +21,7 @@ READS = {
     "prefix": "files of saved slots",
     "images": "images: JPEG, PNG, WebP, GIF, HEIF",
     "speech": "recordings, model files of CTranslate2 and whisper.cpp, forms",
+    "realtime": "frames of a WebSocket, and messages of `/v1/realtime`",
     "calls": "answers of models: reasoning and tool calls",
     "gbnf": "grammars in GBNF",
     "lark": "grammars in Lark",

@@ -1,5 +1,7 @@
 #include "backend/blocks/frames.h"
 
+#include <algorithm>
+
 #include "backend/backend.h"
 
 namespace ingot {
@@ -22,10 +24,11 @@ static void lay_side_by_side(Backend& backend, const Tensor& near /* out [n, 3 *
 
 void run_block(const FramesBlock& b, Backend& backend) {
   const Tensor x = backend.token_rows(b.x);
-  const int64_t n_windows = x.rows / b.n_rows, n_frames = 2 * int64_t{b.n_rows}, n = n_windows * n_frames;
+  const int64_t n_rows = std::min<int64_t>(b.n_rows, x.rows), n_windows = x.rows / n_rows, n_frames = 2 * n_rows,
+                n = n_windows * n_frames;
   const std::span<const float> input = backend.batch().embeddings;
   CHECK_EQ(static_cast<int64_t>(input.size()), n * b.n_features);
-  CHECK_EQ(n_windows * b.n_rows, x.rows);
+  CHECK_EQ(n_windows * n_rows, x.rows);
   const Tensor frames = b.frames.slice_rows(0, n), near = b.near.slice_rows(0, n), hidden = b.hidden.slice_rows(0, n),
                near_hidden = backend.token_rows(b.near_hidden);
   backend.upload(frames, input.data());
@@ -41,8 +44,8 @@ void run_block(const FramesBlock& b, Backend& backend) {
   backend.zero(near_hidden);
   backend.copy(near_hidden.slice_cols(x.cols, 2 * x.cols), pairs);
   for (int64_t w = 0; w < n_windows; ++w)
-    backend.copy(near_hidden.slice_rows(w * b.n_rows + 1, b.n_rows - 1).slice_cols(0, x.cols),
-                 pairs.slice_rows(w * b.n_rows, b.n_rows - 1).slice_cols(x.cols, x.cols));
+    backend.copy(near_hidden.slice_rows(w * n_rows + 1, n_rows - 1).slice_cols(0, x.cols),
+                 pairs.slice_rows(w * n_rows, n_rows - 1).slice_cols(x.cols, x.cols));
   backend.matmul(x, near_hidden, b.w2, b.b2);
   backend.act(x, b.act);
   backend.add_positions(x, b.positions);

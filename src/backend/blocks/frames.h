@@ -9,7 +9,7 @@ namespace ingot {
 struct FramesBlock {
   Tensor x;            // out: [max_tokens, dim]
   int n_features = 0;  // of a frame
-  int n_rows = 0;      // of the stream for each window of 2 * n_rows frames
+  int n_rows = 0;      // of the stream for each window of 2 * n_rows frames; a window alone may have fewer
   Weight w1, w2;       // [dim, 3 * n_features], [dim, 3 * dim]: the earliest frame first
   Tensor b1, b2;       // [1, dim]
   Activation act = Activation::kGelu;

@@ -28,7 +28,7 @@ struct TranscribeVerb {
   bool wants[std::size(kTranscriptFormats)] = {};  // by TranscriptFormat
   bool no_fallback = false, check_tensors = false;
   float temperature = 0;
-  SpeechOptions options;
+  SpeechOptions options = {.n_beams = 5};  // as other programs for such models have
   AudioLimits limits;
 
   std::vector<TranscriptFormat> formats() const {
@@ -169,7 +169,7 @@ void add_decoding_options(CLI::App& command, TranscribeVerb& o) {
                   "windows that are transcribed at once; they end at pauses instead of after sentences")
       ->check(CLI::Range(1, 256))
       ->capture_default_str();
-  command.add_option("--beams", o.options.n_beams, "search for the likeliest text with this many beams; 1: greedy")
+  command.add_option("--beams", o.options.n_beams, "search for the likeliest text with this many beams; 1: greedy, which is faster")
       ->check(CLI::Range(1, kMaxBeams))
       ->capture_default_str();
   command.add_flag("!--no-vad", o.options.finds_voice,

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "model/speech/compression.h"
+#include "model/speech/log_mel.h"
 #include "model/speech/silence.h"
 #include "model/speech/speech_rules.h"
 #include "model/speech/voice.h"
@@ -22,6 +23,7 @@ constexpr int kMostHeard = 4;                        // windows in a step of the
 // A text may be of noise beyond a part of the limit of no speech, or if its tokens are less likely. Few texts of speech
 // are.
 constexpr float kUnsureNoSpeech = 1.0f / 3, kUnsureLogprob = -1.2f;
+constexpr int64_t kPeekedSilence = 500;             // frames
 constexpr double kRepeatedFrom[] = {0, 0.5, 0.25};  // parts of a sound where its repetition begins
 constexpr float kDrawsAlike = 0.5f;  // below this temperature, a text is good enough as context of the next window
 
@@ -203,8 +205,8 @@ void SpeechModel::write_well(Call& call, std::span<Window> windows) {
 
 // Finds windows of noise and music among those whose text is not sure. A sound that does not fill its window is followed
 // by digital silence, and a speech model then takes noise and music for speech more often. So it hears the sound again,
-// repeated until it fills the window. Repeated speech is likelier than speech, and repeated noise stays noise. The text
-// of noise may repeat itself, too, which makes it likely: then the sound begins elsewhere.
+// repeated until it fills the window. Repeated speech is likelier than speech, and repeated noise stays noise. An
+// unlikely text may repeat itself, too, which makes it likely: then the sound begins elsewhere.
 void SpeechModel::silence_noise(const Call& call, std::span<Window* const> windows) {
   if (!call.options.most_no_speech || *call.options.most_no_speech >= 1 || !call.options.least_logprob) return;
   const float most_no_speech = *call.options.most_no_speech * kUnsureNoSpeech;
@@ -231,7 +233,8 @@ void SpeechModel::silence_noise(const Call& call, std::span<Window* const> windo
       const WrittenText& written = repeated[i].written;
       const bool may_be_noise = written.no_speech > most_no_speech;
       unsure[i]->is_silent = may_be_noise && written.avg_logprob < *options.least_logprob;
-      const bool loops = options.most_compression && repeated[i].compression > *options.most_compression;
+      const bool loops = unsure[i]->written.avg_logprob < kUnsureLogprob && options.most_compression &&
+                         repeated[i].compression > *options.most_compression;
       if (unsure[i]->is_silent || !may_be_noise || !loops) unsure[i] = nullptr;
     }
     std::erase(unsure, nullptr);
@@ -389,12 +392,14 @@ bool SpeechModel::next_windows(Call& call, WindowReader& reader, std::vector<Win
   return true;
 }
 
-// Encodes the windows, and finds out their language and their prompts.
+// Encodes the windows, if they are not, and finds out their language and their prompts.
 void SpeechModel::hear(Call& call, std::span<Window> windows) {
-  std::vector<std::span<const float>> samples;
-  for (const Window& window : windows) samples.push_back(window.samples);
-  std::vector<SharedFloats> sounds = writer_.hear(samples);
-  for (size_t i = 0; i < windows.size(); ++i) windows[i].sound = std::move(sounds[i]);
+  if (windows[0].sound.size() == 0) {
+    std::vector<std::span<const float>> samples;
+    for (const Window& window : windows) samples.push_back(window.samples);
+    std::vector<SharedFloats> sounds = writer_.hear(samples);
+    for (size_t i = 0; i < windows.size(); ++i) windows[i].sound = std::move(sounds[i]);
+  }
   if (tokens().is_multilingual && call.first[1] < 0) {
     call.first[1] = writer_.detect_language(windows[0].sound.all());
     call.transcript.language = tokens().code_of(call.first[1]);
@@ -410,12 +415,17 @@ std::optional<std::string> SpeechModel::peek(std::span<const float> samples, con
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock) return std::nullopt;
   Call call = new_call(once);
+  // The encoder hears the sound and some silence, not a whole window.
+  const int64_t n_frames = (std::ssize(samples) + kFrameStep - 1) / kFrameStep + kPeekedSilence;
   Window window;
   window.samples.assign(samples.begin(), samples.end());
+  window.sound = net_.encode(
+      LogMel(config().n_mels)
+          .features(samples, static_cast<int>(std::clamp<int64_t>(n_frames / 2 * 2, 2, config().n_frames()))));
   hear(call, {&window, 1});
-  write_well(call, {&window, 1});
-  const bool repeats = once.most_compression && window.compression > *once.most_compression;
-  return window.is_silent || repeats || !says_something(window.text) ? "" : trimmed(window.text);
+  Window* const one = &window;
+  write_once(call, {&one, 1}, 0);
+  return window.is_silent || is_poor(window, once) || !says_something(window.text) ? "" : trimmed(window.text);
 }
 
 Transcript SpeechModel::transcribe(AudioStream& audio, const SpeechOptions& options, const SpeechProgress& progress) {

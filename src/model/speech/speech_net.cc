@@ -134,6 +134,7 @@ struct SpeechNet::Parts {
   std::shared_ptr<float[]> logits;  // [most_logits, n_vocab]
   std::vector<std::vector<int32_t>> text_blocks;  // of each text
   std::vector<int> holders;                       // [blocks of text_kv]: the number of texts that have the block
+  std::vector<int32_t> sound_rows;                // of each window
 };
 
 SpeechNet::SpeechNet(const SpeechConfig& config, std::unique_ptr<WeightSource> source, const BackendOptions& backend,
@@ -179,6 +180,7 @@ void SpeechNet::load() {
   p.text_kv = p.backend->make_kv(shape(c.n_decoder_layers, c.n_decoder_heads, blocks_for(c.n_ctx) * room_.texts));
   p.text_blocks.resize(static_cast<size_t>(room_.texts));
   p.holders.resize(static_cast<size_t>(p.text_kv->shape.n_blocks));
+  p.sound_rows.resize(static_cast<size_t>(room_.windows), c.n_rows);
   // A step reads all keys of its sounds, so their type decides its speed.
   KvShape sound = shape(c.n_decoder_layers, c.n_decoder_heads, blocks_for(c.n_rows) * room_.windows);
   sound.table = 1, sound.of_source = true;
@@ -242,15 +244,16 @@ std::shared_ptr<float[]> SpeechNet::host_floats(size_t n) { return parts_->host-
 SharedFloats SpeechNet::encode(std::span<const float> features) {
   const SpeechConfig& c = config_;
   Parts& p = *parts_;
-  const auto window = static_cast<size_t>(c.n_frames()) * static_cast<size_t>(c.n_mels);
-  const int n = static_cast<int>(features.size() / window);
-  CHECK(n >= 1 && n <= room_.heard && features.size() == window * static_cast<size_t>(n));
+  const int n_frames = static_cast<int>(features.size() / static_cast<size_t>(c.n_mels));
+  const int n_rows = std::min(c.n_rows, n_frames / 2), n = n_frames / std::max(1, 2 * n_rows);
+  CHECK(n >= 1 && n <= room_.heard && n_rows >= 2 && n_frames == 2 * n * n_rows);
+  CHECK_EQ(features.size(), static_cast<size_t>(n_frames) * static_cast<size_t>(c.n_mels));
   const int max_blocks = blocks_for(c.n_rows);
-  std::vector<int32_t> tokens(static_cast<size_t>(n * c.n_rows)), positions, starts = {0}, lengths, blocks;
+  std::vector<int32_t> tokens(static_cast<size_t>(n * n_rows)), positions, starts = {0}, lengths, blocks;
   for (int w = 0; w < n; ++w) {
-    for (int i = 0; i < c.n_rows; ++i) positions.push_back(i);
-    starts.push_back(starts.back() + c.n_rows);
-    lengths.push_back(c.n_rows);
+    for (int i = 0; i < n_rows; ++i) positions.push_back(i);
+    starts.push_back(starts.back() + n_rows);
+    lengths.push_back(n_rows);
     for (int b = 0; b < max_blocks; ++b) blocks.push_back(w * max_blocks + b);
   }
   const Batch batch{.tokens = tokens,
@@ -264,7 +267,7 @@ SharedFloats SpeechNet::encode(std::span<const float> features) {
   p.backend->run(p.encoder, batch);
   const size_t size = tokens.size() * static_cast<size_t>(c.dim);
   const std::shared_ptr<float[]> sound = host_floats(size);
-  p.backend->download(sound.get(), p.encoder.output(n * c.n_rows, n, 0));
+  p.backend->download(sound.get(), p.encoder.output(n * n_rows, n, 0));
   return {sound, size};
 }
 
@@ -323,7 +326,7 @@ std::span<float> SpeechNet::decode(std::span<const SpeechStep> steps) {
   CHECK(!steps.empty() && static_cast<int>(steps.size()) <= room_.texts);
   const int sound_blocks = blocks_for(c.n_rows), max_blocks = std::max(blocks_for(c.n_ctx), sound_blocks);
   std::vector<int32_t> tokens, positions, starts = {0}, lengths, blocks, rows, source_start = {0};
-  const std::vector<int32_t> source_len(steps.size(), c.n_rows);
+  std::vector<int32_t> source_len;
   std::vector<float> copied;
   for (const SpeechStep& step : steps) {
     const auto n = static_cast<int>(step.tokens.size());
@@ -337,7 +340,12 @@ std::span<float> SpeechNet::decode(std::span<const SpeechStep> steps) {
     const std::vector<int32_t>& own = p.text_blocks[static_cast<size_t>(step.text)];
     blocks.insert(blocks.end(), own.begin(), own.end());
     blocks.resize(blocks.size() + static_cast<size_t>(max_blocks) - own.size(), -1);
-    source_start.push_back(source_start.back() + (step.sound.empty() ? 0 : c.n_rows));
+    const auto n_rows = static_cast<int32_t>(step.sound.size() / static_cast<size_t>(c.dim));
+    CHECK_LE(n_rows, c.n_rows);
+    int32_t& of_window = p.sound_rows[static_cast<size_t>(step.window)];
+    if (n_rows > 0) of_window = n_rows;
+    source_start.push_back(source_start.back() + n_rows);
+    source_len.push_back(of_window);
   }
   for (const SpeechStep& step : steps)
     for (int b = 0; b < max_blocks; ++b) blocks.push_back(b < sound_blocks ? step.window * sound_blocks + b : -1);

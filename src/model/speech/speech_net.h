@@ -23,7 +23,7 @@ struct SpeechStep {
   int text = 0, window = 0;  // slots
   std::span<const int32_t> tokens;
   int position = 0;                   // of the first of the tokens; tokens from here on are written again
-  std::span<const float> sound = {};  // [n_rows, dim]: the encoder's output, in the first step of a window
+  std::span<const float> sound = {};  // [n, dim]: the encoder's n <= n_rows rows, in the first step of a window
   std::vector<int> logit_rows = {};   // which of the tokens get logits
 };
 
@@ -49,7 +49,7 @@ class SpeechNet {
 
   // Memory from which the backend copies fast, for features.
   std::shared_ptr<float[]> host_floats(size_t n);
-  // The encoder's output of windows, [n_windows, n_rows, dim]. features: [n_windows, n_frames, n_mels].
+  // The encoder's rows, [n_windows, n_rows, dim]. features: [n_windows, n_frames, n_mels]; one window may be shorter.
   SharedFloats encode(std::span<const float> features);
   // The logits of the steps' rows, one after another, [n, n_vocab]. The caller may change them; they are valid until the
   // next call. Steps have distinct texts. Sounds that lie one after another in memory, as encode() makes them, are not

@@ -7,6 +7,7 @@
 #include <deque>
 
 #include "base/base64.h"
+#include "base/check.h"
 #include "base/device_lost.h"
 #include "base/error.h"
 #include "model/speech/voice.h"
@@ -221,7 +222,7 @@ class RealtimeSession final : public SocketHandler, public std::enable_shared_fr
     const auto turn = turns_.find(std::span(samples_).last(seen), n_samples_, rules_);
     if (turn && turn->begins) {
       const auto prefix = static_cast<int64_t>(rules_.prefix_ms * PcmResampler::kTo / 1000);
-      drop_before(std::max(first_, turn->at + kVoicePadMs * PcmResampler::kTo / 1000 - prefix));
+      drop_before(turn->voice - prefix);
       begin_turn(turn->at);
     } else if (turn) {
       end_turn(turn->at);
@@ -280,6 +281,7 @@ class RealtimeSession final : public SocketHandler, public std::enable_shared_fr
 
   void drop_before(int64_t at) {
     if (at <= first_) return;
+    CHECK_LE(at, n_samples_);
     samples_.erase(samples_.begin(), samples_.begin() + (at - first_));
     first_ = at;
   }

@@ -51,7 +51,8 @@ std::optional<TurnFinder::Turn> TurnFinder::find(std::span<const float> recent, 
   if (!is_speaking_) {
     if (!last) return std::nullopt;
     is_speaking_ = true;
-    return Turn{true, std::max(silent_until_, begin + last->begin)};
+    const int64_t voice = std::min(begin + last->begin + samples(kVoicePadMs), end);
+    return Turn{true, std::max(silent_until_, begin + last->begin), std::max(silent_until_, voice)};
   }
   const int64_t voice_end = last ? begin + last->end : begin;  // with a quarter of a second after the voice
   if (end - voice_end < samples(rules.silence_ms - kVoicePadMs)) return std::nullopt;

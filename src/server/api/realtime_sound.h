@@ -36,6 +36,7 @@ class TurnFinder {
   struct Turn {
     bool begins = false;  // otherwise it ends
     int64_t at = 0;
+    int64_t voice = 0;  // if it begins: its first sample of voice
   };
   // recent: the last samples, which end at `end`. Call it every 100 ms or more rarely.
   std::optional<Turn> find(std::span<const float> recent, int64_t end, const TurnRules& rules);

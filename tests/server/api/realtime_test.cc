@@ -66,5 +66,28 @@ TEST(Realtime, TurnsBeginAndEndWithTheVoice) {
   }
 }
 
+// A turn that is cut, or committed by the client, goes on where it ended.
+TEST(Realtime, TurnsGoOnBehindACut) {
+  constexpr int kRate = PcmResampler::kTo;
+  std::vector<float> sound(5 * kRate);
+  for (size_t i = 0; i < sound.size(); ++i) {
+    const double t = static_cast<double>(i) / kRate, loudness = std::max(0.0, std::sin(2 * M_PI * 4 * t));
+    for (int k = 1; k <= 20; ++k)
+      sound[i] += static_cast<float>(0.02 * loudness * std::sin(2 * M_PI * 120 * k * t + k * k));
+  }
+  TurnFinder finder;
+  const auto begun = finder.find(sound, std::ssize(sound), {});
+  ASSERT_TRUE(begun && begun->begins);
+  EXPECT_LE(begun->voice, std::ssize(sound));
+  constexpr int64_t kCut = 5 * kRate - 1600;
+  finder.cut(kCut);
+  EXPECT_TRUE(finder.is_speaking());
+  finder.reset(kCut);
+  const auto again = finder.find(sound, std::ssize(sound), {});
+  ASSERT_TRUE(again && again->begins);
+  EXPECT_EQ(again->at, kCut);
+  EXPECT_EQ(again->voice, kCut);  // not behind the sound
+}
+
 }  // namespace
 }  // namespace ingot

@@ -121,6 +121,23 @@ def test_the_server_finds_turns(server):
                                  "conversation.item.created"]
 
 
+def test_long_turns_are_cut(server):
+    """A turn of 40 seconds, of which nothing is lost, also if no sound before the voice counts."""
+    with Socket(server) as socket:
+        socket.event()
+        socket.say(type="session.update", session={"type": "transcription", "audio": {"input": {
+            "transcription": {"model": "x", "language": "de"}, "turn_detection": {"type": "server_vad", "prefix_padding_ms": 0}}}})
+        quiet = struct.pack("<h", 3) * 36000
+        append(socket, quiet + pcm(40) + quiet, 48000)
+        parts = [socket.until(".completed") for _ in range(2)]
+        names = [[e["type"] for e in part if ".speech_" in e["type"]] for part in parts]
+        assert [name.split(".")[-1] for name in sum(names, [])] == ["speech_started", "speech_stopped"] * 2
+        times = [e.get("audio_start_ms", e.get("audio_end_ms")) for part in parts for e in part if ".speech_" in e["type"]]
+        assert times[1] == times[2] and 15000 <= times[1] - times[0] <= 30000
+        seconds = sum(part[-1]["usage"]["seconds"] for part in parts)
+        assert seconds == pytest.approx((times[3] - times[0]) / 1000, abs=0.5) and seconds > 39.5
+
+
 @pytest.mark.parametrize("event, words", [
     ({"type": "response.create"}, "type"), ({"type": "input_audio_buffer.append", "audio": "%%%"}, "audio"), 
     ({"type": "session.update"}, "session"), ({"type": "session.update", "session": {"type": "realtime"}}, "type"),
