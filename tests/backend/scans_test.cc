@@ -14,8 +14,10 @@ struct ScanLayer {
   std::vector<float> weight, bias, decay, dt_bias, skip;
 
   // States with an odd number of rows never process many tokens at once.
-  explicit ScanLayer(LayerRandom& random)
-      : ScanLayer(random, random.integer(1, 4), random.integer(1, 70), 2 * random.integer(0, 99) + 1) {}
+  explicit ScanLayer(LayerRandom& random) : ScanLayer(random, random.integer(1, 70), random.integer(1, 4)) {}
+  // With fewer than 8 outputs, the terms of all outputs of a token may cancel.
+  ScanLayer(LayerRandom& random, int of_head, int more_heads)
+      : ScanLayer(random, more_heads + 7 / of_head, of_head, 2 * random.integer(0, 99) + 1) {}
   ScanLayer(LayerRandom& random, int heads_of_group, int of_head, int of_state)
       : head_dim(of_head), state_dim(of_state) {
     n_groups = random.integer(1, 3);

@@ -126,6 +126,9 @@ void keep_above_rows(const Tensor& x, float deviations, Device& device);
 void convert(const Tensor& y, const Tensor& x, Device& device);
 // rounds: may round f16 results to the 8 bits of precision that a bf16 has (Products::rounds_input).
 void norm_rows(const Tensor& y, const Tensor& x, const NormArgs& args, Device& device, bool rounds = false);
+// layer_norm.cu. can_layer_norm: whether layer_norm_rows() takes these rows.
+bool can_layer_norm(const Tensor& y, const Tensor& x, const NormArgs& args);
+void layer_norm_rows(const Tensor& y, const Tensor& x, const NormArgs& args, Device& device);
 // can_add_normed: whether add_normed_rows() takes these rows.
 bool can_add_normed(const Tensor& x, const Tensor& y, const NormArgs& args);
 void add_normed_rows(const Tensor& x, const Tensor& y, const NormArgs& args, float factor, Device& device);

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <optional>
 #include <set>
 
 #include "base/error.h"
@@ -20,6 +21,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr int kDefaultBeams = 5;
+
 struct TranscribeVerb {
   std::string model, device = "cpu", quantize, out, log_level = "warn";
   std::vector<std::string> files;
@@ -28,7 +31,8 @@ struct TranscribeVerb {
   bool wants[std::size(kTranscriptFormats)] = {};  // by TranscriptFormat
   bool no_fallback = false, check_tensors = false;
   float temperature = 0;
-  SpeechOptions options = {.n_beams = 5};  // as other programs for such models have
+  std::optional<int> n_beams;
+  SpeechOptions options;
   AudioLimits limits;
 
   std::vector<TranscriptFormat> formats() const {
@@ -132,6 +136,7 @@ void transcribe(TranscribeVerb& o) {
   set_log_level(parse_log_level(o.log_level));
   check_usage(o);
   if (o.no_fallback || o.temperature > 0) o.options.temperatures = {o.temperature};
+  o.options.n_beams = o.n_beams.value_or(o.options.n_parallel > 1 ? 1 : kDefaultBeams);
   std::vector<std::string> names(o.files.size());
   if (!o.out.empty()) {
     names = out_names(o);
@@ -169,9 +174,11 @@ void add_decoding_options(CLI::App& command, TranscribeVerb& o) {
                   "windows that are transcribed at once; they end at pauses instead of after sentences")
       ->check(CLI::Range(1, 256))
       ->capture_default_str();
-  command.add_option("--beams", o.options.n_beams, "search for the likeliest text with this many beams; 1: greedy, which is faster")
-      ->check(CLI::Range(1, kMaxBeams))
-      ->capture_default_str();
+  command
+      .add_option("--beams", o.n_beams,
+                  "search for the likeliest text with this many beams; 1: greedy, which is faster. Default: 5, as other "
+                  "programs for such models have, but 1 with --batch, where beams write words for some noise")
+      ->check(CLI::Range(1, kMaxBeams));
   command.add_flag("!--no-vad", o.options.finds_voice,
                    "also begin windows where only steady noise is; by default, a detector of voices skips it");
   command.add_flag("--word-times", o.options.word_times, "also say when each word was said (with --json)");
