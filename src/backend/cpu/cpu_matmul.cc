@@ -63,8 +63,8 @@ struct Cut {
   int64_t ranges, splits, unit;
 };
 
-// kTasksPerThread tasks for each thread, but no task so small that starting the task costs more than running it. Cuts
-// by panels first, and by tiles if there are too few panels. total: bytes of all matmuls that are cut together.
+// kTasksPerThread tasks for each thread, but no task so small that starting the task costs more than running it. Cuts by
+// panels first, and by tiles if there are too few panels. total: bytes of all matmuls that are cut together.
 Cut cut_of(const MatmulJob& job, int64_t n_panels, int64_t total, int64_t n_threads) {
   constexpr int64_t kLeastWork = 16 * 1024;  // bytes of weights times tokens
   if (n_threads == 1) return {1, 1, 1};
@@ -74,9 +74,9 @@ Cut cut_of(const MatmulJob& job, int64_t n_panels, int64_t total, int64_t n_thre
   return {ranges, std::min<int64_t>((wanted + ranges - 1) / ranges, job.tiling.n_tiles), 1};
 }
 
-// A task that unpacks panels to bf16 unpacks several at a time, and multiplies all of them by a tile of tokens while
-// the tile is in the cache. So a range has whole units of such panels, and tokens are cut only if most threads would
-// have no task: each cut unpacks the panels once more.
+// A task that unpacks panels to bf16 unpacks several at a time, and multiplies all of them by a tile of tokens while the
+// tile is in the cache. So a range has whole units of such panels, and tokens are cut only if most threads would have no
+// task: each cut unpacks the panels once more.
 Cut cut_of_unpacked(const MatmulJob& job, int64_t n_panels, int64_t total, int64_t n_threads) {
   constexpr int64_t kTasks = 4, kFewestTasks = 2;  // for each thread, in all matmuls
   if (n_threads == 1) return {1, 1, 1};
