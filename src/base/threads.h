@@ -125,17 +125,10 @@ class ThreadPool {
   std::atomic<uint64_t> n_alone_{0};  // tasks of loops that only the caller works on; the caller counts
 
   alignas(64) WaitWord epoch_{0};  // odd while a job is open to workers
-  // For each thread: 1 while it may be reading the job. Words of their own, because a count in one word would go from
-  // thread to thread twice in each loop.
-  // The words on which others sleep are not a multiple of 64 bytes apart from epoch_, because libstdc++ counts the
-  // sleepers of such words together: every job would call the system to wake threads that wait for something else.
-  struct alignas(64) Inside {
-    uint32_t gap = 0;
-    WaitWord word{0};
-  };
-  std::vector<Inside> inside_;  // [threads]
+  alignas(64) WaitWord entered_{0};  // workers that may be reading the job
+  // Not a multiple of 64 bytes from epoch_: libstdc++ counts the sleepers of such words together, and every job would
+  // call the system to wake the threads that are not in use.
   alignas(64) std::atomic<bool> stop_{false};
-  uint32_t gap_ = 0;
   WaitWord n_used_{1};  // threads from this number on do not look for jobs
   std::vector<std::thread> workers_;
 };
