@@ -21,19 +21,6 @@ namespace {
 
 constexpr std::chrono::microseconds kSpin{60};
 
-// Asks for bytes until there are no more or done() is true.
-template <class Done>
-void read_ahead_until(ReadAhead& ahead, Done&& done) {
-  constexpr int kLines = 4;  // between two looks
-  while (!done()) {
-    for (int i = 0; i < kLines; ++i) {
-      const uint8_t* line = ahead.next();
-      if (line == nullptr) return;
-      __builtin_prefetch(line, 0, 2);  // into the second-level cache: the first is too small
-    }
-  }
-}
-
 // Returns true as soon as done() is true, false when done() is still false after kSpin.
 template <class Done>
 bool spin_until(Done&& done) {
@@ -126,22 +113,19 @@ void ThreadPool::run(int64_t n_tasks, bool equal_tasks, Call call, void* context
   take_tasks(0);
   epoch_.fetch_add(1);
   const auto all_left = [this] { return entered_.load() == 0; };
-  callers_ahead_.follow(expected_, shares_.part_of(0));
-  read_ahead_until(callers_ahead_, all_left);
   while (!spin_until(all_left)) {
     const uint32_t entered = entered_.load();
     if (entered != 0) wait_while(entered_, entered);
   }
 }
 
-void ThreadPool::wait_for_job(int thread, uint32_t seen, ReadAhead& ahead) {
+void ThreadPool::wait_for_job(int thread, uint32_t seen) {
   for (uint32_t used; (used = n_used_.load()) <= static_cast<uint32_t>(thread);) wait_while(n_used_, used);
   // stop_ is checked separately, because a worker that left a job late may already have seen the destructor's epoch.
   const auto is_new = [&] {
     const uint32_t epoch = epoch_.load();
     return stop_.load() || (epoch != seen && epoch % 2 == 1);
   };
-  read_ahead_until(ahead, is_new);
   while (!spin_until(is_new)) {
     // Sleep while the last job seen is being closed, but wake up when the next job opens.
     const uint32_t now = epoch_.load();
@@ -153,16 +137,12 @@ void ThreadPool::wait_for_job(int thread, uint32_t seen, ReadAhead& ahead) {
 
 void ThreadPool::work(int thread) {
   uint32_t seen = 0;
-  ReadAhead ahead;
   while (true) {
-    wait_for_job(thread, seen, ahead);
+    wait_for_job(thread, seen);
     if (stop_.load()) return;
     entered_.fetch_add(1);
     const uint32_t epoch = epoch_.load();
-    if (epoch % 2 == 1) {
-      take_tasks(thread);
-      ahead.follow(expected_, shares_.part_of(thread));
-    }
+    if (epoch % 2 == 1) take_tasks(thread);
     seen = epoch;
     if (entered_.fetch_sub(1) == 1) wake_one(entered_);
   }

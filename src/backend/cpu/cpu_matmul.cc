@@ -85,22 +85,6 @@ void CpuBackend::plan_matmuls(std::span<const MatmulJob> jobs, std::span<const i
     for (size_t i = 0; i < jobs.size(); ++i) cut(static_cast<int>(i), thread);
 }
 
-// Steps of few tokens are limited by the memory, so threads that wait read ahead in the weights of the next product.
-// The products of a step follow each other as in the step before. `first` identifies the product that begins now;
-// `to_read` are its weights, which a thread can know before the product begins: those of chosen experts are not among
-// them.
-void CpuBackend::expect_followers(const PackedWeight& first, const Product& to_read, int64_t n_rows) {
-  constexpr int64_t kMostRows = 8;
-  if (n_rows > kMostRows) return;
-  if (last_product_ != nullptr) last_product_->followers = to_read;
-  last_product_ = &first;
-  std::array<ReadAhead::Run, ReadAhead::kMaxRuns> runs;
-  size_t n = 0;
-  for (const PackedWeight* w : first.followers)
-    if (w != nullptr) runs[n++] = {w->panels(), w->n_panels, w->panel_bytes};
-  pool_.expect({runs.data(), n});
-}
-
 // For several long tiles of tokens, the kernel sums a product in parts of k, so the sums depend on the batch. In
 // deterministic mode, such tiles run one at a time.
 void CpuBackend::run_task(const MatmulJob& job, const PanelRange& range) {
@@ -139,9 +123,6 @@ void CpuBackend::run_matmuls(Tensor x, std::span<const Output> outputs, std::opt
     jobs[i].accumulate = out.accumulate;
     n_panels[i] = w.n_panels;
   }
-  Product product{};
-  for (int i = 0; i < n; ++i) product[i] = &packed(*outputs[i].w);
-  expect_followers(*product[0], product, x.rows);
   // Gate and up run together, panel by panel, so only the first matmul's panels become tasks.
   const size_t n_dealt = gated ? 1 : outputs.size();
   plan_matmuls({jobs.data(), n_dealt}, {n_panels.data(), n_dealt});
