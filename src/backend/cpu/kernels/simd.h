@@ -64,8 +64,8 @@ constexpr int kPrefetchTokens = 4;
 // such a core reads weights of four bits a fifth more slowly; on Zen 4, values from 2 to 8 KiB differ little.
 constexpr int kPrefetchAhead = 3072, kNearAhead = 1024;  // bytes
 
-// Into the second-level cache, p: kPrefetchAhead bytes from the bytes in use; and with `near` into the first-level cache
-// a little before use.
+// Into the second-level cache; p is kPrefetchAhead bytes from the bytes in use. With `near`, also into the first-level
+// cache, a little before use.
 template <int n_bytes, bool near = false>
 INLINE void prefetch(const uint8_t* p) {
 #pragma GCC unroll 32
