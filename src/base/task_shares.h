@@ -41,16 +41,12 @@ class TaskShares {
     double sum = 0;
     int64_t begin = 0;
     for (int i = 0; i < n_; ++i) {
-      shares_[i].part = sum;
       sum += shares_[i].weight;
       const int64_t end = i + 1 == n_ ? n_tasks : std::llround(sum * static_cast<double>(n_tasks));
       shares_[i].next.store(begin, std::memory_order_relaxed);
       shares_[i].end = begin = end;
     }
   }
-
-  // Where the thread's share of the last deal begins, as part of all tasks, from 0 to 1.
-  double part_of(int thread) const { return shares_[thread].part; }
 
   // A number that changes with each task that a thread takes. Any thread may call this function at any time.
   uint64_t n_begun() const {
@@ -83,7 +79,6 @@ class TaskShares {
     int64_t n_taken = 0;     // in this loop, by the thread of this share, from any share
     int64_t n_measured = 0;  // in earlier loops
     double weight = 0;       // part of all tasks
-    double part = 0;         // the weights before this one
   };
 
   // Counts the tasks of the last loop, unless they were too few or too different to tell speeds apart.

@@ -21,19 +21,6 @@ namespace {
 
 constexpr std::chrono::microseconds kSpin{60};
 
-// Asks for bytes until there are no more or done() is true.
-template <class Done>
-void read_ahead_until(ReadAhead& ahead, Done&& done) {
-  constexpr int kLines = 4;  // between two looks
-  while (!done()) {
-    for (int i = 0; i < kLines; ++i) {
-      const uint8_t* line = ahead.next();
-      if (line == nullptr) return;
-      __builtin_prefetch(line, 0, 2);  // into the second-level cache: the first is too small
-    }
-  }
-}
-
 // Returns true as soon as done() is true, false when done() is still false after kSpin.
 template <class Done>
 bool spin_until(Done&& done) {
@@ -75,7 +62,6 @@ ThreadPool::ThreadPool(int n_threads, const ThreadStarter& start, std::vector<Me
             usual = nodes_.empty() ? all : std::min(all, cores_of(nodes_));
   const int n = n_threads > 0 ? n_threads : usual;
   n_used_ = static_cast<uint32_t>(n);
-  inside_ = std::vector<Inside>(static_cast<size_t>(n));
   workers_ = start_workers(
       n - 1, "the thread pool", [this](int i) { work(i + 1); }, start);  // thread 0 is the caller
   n_used_ = static_cast<uint32_t>(size());  // the system may have refused some
@@ -114,9 +100,9 @@ void ThreadPool::take_tasks(int thread) {
   for (int64_t task; (task = shares_.take(thread, n_empty)) >= 0;) call_(context_, task, thread);
 }
 
-// Safety depends on the order of the atomic operations, all of them seq_cst: a worker sets its word of inside_ and then
-// reads epoch_; run() changes epoch_ and then reads the words. So the word of a worker that saw the job open is set
-// before the job is closed, and run() waits for that worker. Any other worker leaves without reading the job.
+// Safety depends on the order of the atomic operations, all of them seq_cst: a worker changes entered_ and then reads
+// epoch_; run() changes epoch_ and then reads entered_. So a worker that saw the job open is counted before the job is
+// closed, and run() waits for that worker. Any other worker leaves without reading the job.
 void ThreadPool::run(int64_t n_tasks, bool equal_tasks, Call call, void* context) {
   if (!nodes_.empty() && caller_ != std::this_thread::get_id()) bind(0);  // not the thread bound as thread 0
   call_ = call;
@@ -126,24 +112,20 @@ void ThreadPool::run(int64_t n_tasks, bool equal_tasks, Call call, void* context
   wake_all(epoch_);
   take_tasks(0);
   epoch_.fetch_add(1);
-  size_t n_left = 1;  // the words before this one are clear, and a worker that sets its word now does not see the job
-  const auto all_left = [&] {
-    while (n_left < inside_.size() && inside_[n_left].word.load() == 0) ++n_left;
-    return n_left == inside_.size();
-  };
-  callers_ahead_.follow(expected_, shares_.part_of(0));
-  read_ahead_until(callers_ahead_, all_left);
-  while (!spin_until(all_left)) wait_while(inside_[n_left].word, 1);
+  const auto all_left = [this] { return entered_.load() == 0; };
+  while (!spin_until(all_left)) {
+    const uint32_t entered = entered_.load();
+    if (entered != 0) wait_while(entered_, entered);
+  }
 }
 
-void ThreadPool::wait_for_job(int thread, uint32_t seen, ReadAhead& ahead) {
+void ThreadPool::wait_for_job(int thread, uint32_t seen) {
   for (uint32_t used; (used = n_used_.load()) <= static_cast<uint32_t>(thread);) wait_while(n_used_, used);
   // stop_ is checked separately, because a worker that left a job late may already have seen the destructor's epoch.
   const auto is_new = [&] {
     const uint32_t epoch = epoch_.load();
     return stop_.load() || (epoch != seen && epoch % 2 == 1);
   };
-  read_ahead_until(ahead, is_new);
   while (!spin_until(is_new)) {
     // Sleep while the last job seen is being closed, but wake up when the next job opens.
     const uint32_t now = epoch_.load();
@@ -155,20 +137,14 @@ void ThreadPool::wait_for_job(int thread, uint32_t seen, ReadAhead& ahead) {
 
 void ThreadPool::work(int thread) {
   uint32_t seen = 0;
-  ReadAhead ahead;
   while (true) {
-    wait_for_job(thread, seen, ahead);
+    wait_for_job(thread, seen);
     if (stop_.load()) return;
-    WaitWord& inside = inside_[static_cast<size_t>(thread)].word;
-    inside.store(1);
+    entered_.fetch_add(1);
     const uint32_t epoch = epoch_.load();
-    if (epoch % 2 == 1) {
-      take_tasks(thread);
-      ahead.follow(expected_, shares_.part_of(thread));
-    }
+    if (epoch % 2 == 1) take_tasks(thread);
     seen = epoch;
-    inside.store(0);
-    wake_one(inside);
+    if (entered_.fetch_sub(1) == 1) wake_one(entered_);
   }
 }
 

@@ -3,16 +3,13 @@
 // (task_shares.h). So a slow or suspended thread delays only its current task. Idle threads spin for some tens of
 // microseconds, then sleep. On request, the threads are bound to memory nodes (numa.h).
 #pragma once
-#include <algorithm>
 #include <atomic>
 #include <cstdint>
-#include <span>
 #include <thread>
 #include <type_traits>
 #include <vector>
 
 #include "base/cpu_topology.h"
-#include "base/read_ahead.h"
 #include "base/system.h"
 #include "base/task_shares.h"
 #include "base/thread_start.h"
@@ -70,14 +67,6 @@ class ThreadPool {
         const_cast<void*>(static_cast<const void*>(&fn)));
   }
 
-  // What a loop after the next one will read. From the end of the next loop on, threads without work ask for the first
-  // bytes of their parts, until another plan replaces this one. Called like use().
-  void expect(std::span<const ReadAhead::Run> runs) {
-    expected_.n_runs = static_cast<int>(std::min<size_t>(runs.size(), ReadAhead::kMaxRuns));
-    std::copy_n(runs.begin(), expected_.n_runs, expected_.runs.begin());
-    ++expected_.number;
-  }
-
   // A number that changes whenever a task begins, for a watchdog. Any thread may call this function at any time.
   uint64_t progress() const {
     const uint64_t n_loops = epoch_.load(std::memory_order_relaxed);
@@ -111,31 +100,22 @@ class ThreadPool {
   void run(int64_t n_tasks, bool equal_tasks, Call call, void* context);
   void work(int thread);
   void take_tasks(int thread);
-  void wait_for_job(int thread, uint32_t seen, ReadAhead& ahead);
+  void wait_for_job(int thread, uint32_t seen);
 
   // The job: run() writes it while epoch_ is even; workers read it after they have entered and then seen an odd epoch_.
   Call call_ = nullptr;
   void* context_ = nullptr;
   TaskShares shares_{0};
-  ReadAhead::Plan expected_;
-  ReadAhead callers_ahead_;
 
   std::vector<MemoryNode> nodes_;
   std::thread::id caller_;            // the thread that is bound as thread 0
   std::atomic<uint64_t> n_alone_{0};  // tasks of loops that only the caller works on; the caller counts
 
   alignas(64) WaitWord epoch_{0};  // odd while a job is open to workers
-  // For each thread: 1 while it may be reading the job. Words of their own, because a count in one word would go from
-  // thread to thread twice in each loop.
-  // The words on which others sleep are not a multiple of 64 bytes apart from epoch_, because libstdc++ counts the
-  // sleepers of such words together: every job would call the system to wake threads that wait for something else.
-  struct alignas(64) Inside {
-    uint32_t gap = 0;
-    WaitWord word{0};
-  };
-  std::vector<Inside> inside_;  // [threads]
+  alignas(64) WaitWord entered_{0};  // workers that may be reading the job
+  // Not a multiple of 64 bytes from epoch_: libstdc++ counts the sleepers of such words together, and every job would
+  // call the system to wake the threads that are not in use.
   alignas(64) std::atomic<bool> stop_{false};
-  uint32_t gap_ = 0;
   WaitWord n_used_{1};  // threads from this number on do not look for jobs
   std::vector<std::thread> workers_;
 };

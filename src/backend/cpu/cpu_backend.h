@@ -2,7 +2,6 @@
 // instruction set (kernels.h) do the arithmetic. reserve() allocates everything that a step needs.
 #pragma once
 #include <algorithm>
-#include <array>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -136,8 +135,6 @@ class CpuBackend final : public Backend {
   void run_matmuls(Tensor x, std::span<const Output> outputs, std::optional<Activation> gated = {});
   void run_task(const cpu::MatmulJob& job, const cpu::PanelRange& range);
   const uint8_t* pack(Tensor x, const cpu::ActLayout& layout, int max_tile, const cpu::Kernels& kernels, int slot);
-  using Product = std::array<const cpu::PackedWeight*, kMaxOutputs>;  // null: no more weights
-  void expect_followers(const cpu::PackedWeight& first, const Product& to_read, int64_t n_rows);
   void plan_matmuls(std::span<const cpu::MatmulJob> jobs, std::span<const int64_t> n_panels);
 
   // cpu_attention.cc
@@ -195,7 +192,6 @@ class CpuBackend final : public Backend {
 
   cpu::Memory activations_[kMaxOutputs];
   std::vector<MatmulTask> matmul_tasks_;
-  const cpu::PackedWeight* last_product_ = nullptr;  // its first weight
   std::vector<ExpertGroup> groups_;
   std::vector<int32_t> order_, place_;  // [rows]: the row at each sorted place, and the place of each row
   std::vector<int64_t> expert_start_, expert_panels_;

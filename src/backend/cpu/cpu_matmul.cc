@@ -56,80 +56,33 @@ const uint8_t* CpuBackend::pack(Tensor x, const cpu::ActLayout& layout, int max_
   return to;
 }
 
-namespace {
-
-// How a matmul is cut: its panels into ranges, in units of panels, and its tiles of tokens.
-struct Cut {
-  int64_t ranges, splits, unit;
-};
-
-// kTasksPerThread tasks for each thread, but no task so small that starting the task costs more than running it. Cuts
-// by panels first, and by tiles if there are too few panels. total: bytes of all matmuls that are cut together.
-Cut cut_of(const MatmulJob& job, int64_t n_panels, int64_t total, int64_t n_threads) {
-  constexpr int64_t kLeastWork = 16 * 1024;  // bytes of weights times tokens
-  if (n_threads == 1) return {1, 1, 1};
-  const int64_t bytes = n_panels * job.panel_bytes, work = bytes * job.tiling.n_tokens;
-  const int64_t share = (kTasksPerThread * bytes / total + 1) * n_threads;
-  const int64_t wanted = std::clamp<int64_t>(work / kLeastWork, 1, share), ranges = std::min(wanted, n_panels);
-  return {ranges, std::min<int64_t>((wanted + ranges - 1) / ranges, job.tiling.n_tiles), 1};
-}
-
-// A task that unpacks panels to bf16 unpacks several at a time, and multiplies all of them by a tile of tokens while
-// the tile is in the cache. So a range has whole units of such panels, and tokens are cut only if most threads would
-// have no task: each cut unpacks the panels once more.
-Cut cut_of_unpacked(const MatmulJob& job, int64_t n_panels, int64_t total, int64_t n_threads) {
-  constexpr int64_t kTasks = 4, kFewestTasks = 2;  // for each thread, in all matmuls
-  if (n_threads == 1) return {1, 1, 1};
-  const int64_t units = (n_panels + cpu::kPanelsUnpacked - 1) / cpu::kPanelsUnpacked;
-  const auto share = [&](int64_t tasks) {
-    return (tasks * n_threads * n_panels * job.panel_bytes + total - 1) / total;
-  };
-  const int64_t ranges = units <= 2 * share(kTasks) ? units : share(kTasks);
-  const int64_t splits = (share(kFewestTasks) + ranges - 1) / ranges;
-  return {ranges, std::clamp<int64_t>(splits, 1, job.tiling.n_tiles), cpu::kPanelsUnpacked};
-}
-
-}  // namespace
-
-// In every step, a thread gets the same part of each matrix, the part that it packed.
+// Makes kTasksPerThread tasks for each thread, but no task so small that starting the task costs more than running it.
+// Cuts by panels first, and by tiles if there are too few panels. In every step, a thread gets the same part of each
+// matrix, the part that it packed.
 void CpuBackend::plan_matmuls(std::span<const MatmulJob> jobs, std::span<const int64_t> n_panels) {
+  constexpr int64_t kLeastWork = 16 * 1024;  // bytes of weights times tokens
   const int64_t n_threads = pool_.size();
   matmul_tasks_.clear();
   int64_t total = 0;
   for (size_t i = 0; i < jobs.size(); ++i) total += n_panels[i] * jobs[i].panel_bytes;
   const auto cut = [&](int i, int64_t thread) {
     const MatmulJob& job = jobs[i];
-    const auto how = job.unpacked == Unpacked::kBF16 ? cut_of_unpacked : cut_of;
-    const Cut c = how(job, n_panels[i], total, n_threads);
-    const int64_t units = (n_panels[i] + c.unit - 1) / c.unit;
-    for (int64_t r = thread * c.ranges / n_threads; r < (thread + 1) * c.ranges / n_threads; ++r) {
-      for (int64_t s = 0; s < c.splits; ++s) {
-        matmul_tasks_.push_back(
-            {i,
-             {r * units / c.ranges * c.unit, std::min((r + 1) * units / c.ranges * c.unit, n_panels[i]),
-              static_cast<int>(s * job.tiling.n_tiles / c.splits),
-              static_cast<int>((s + 1) * job.tiling.n_tiles / c.splits)}});
+    const int64_t bytes = n_panels[i] * job.panel_bytes, work = bytes * job.tiling.n_tokens;
+    const int64_t share = (kTasksPerThread * bytes / total + 1) * n_threads;
+    const int64_t wanted = n_threads == 1 ? 1 : std::clamp<int64_t>(work / kLeastWork, 1, share);
+    const int64_t ranges = std::min(wanted, n_panels[i]);
+    const int64_t splits = std::min<int64_t>((wanted + ranges - 1) / ranges, job.tiling.n_tiles);
+    for (int64_t r = thread * ranges / n_threads; r < (thread + 1) * ranges / n_threads; ++r) {
+      for (int64_t s = 0; s < splits; ++s) {
+        matmul_tasks_.push_back({i,
+                                 {r * n_panels[i] / ranges, (r + 1) * n_panels[i] / ranges,
+                                  static_cast<int>(s * job.tiling.n_tiles / splits),
+                                  static_cast<int>((s + 1) * job.tiling.n_tiles / splits)}});
       }
     }
   };
   for (int64_t thread = 0; thread < n_threads; ++thread)
     for (size_t i = 0; i < jobs.size(); ++i) cut(static_cast<int>(i), thread);
-}
-
-// Steps of few tokens are limited by the memory, so threads that wait read ahead in the weights of the next product.
-// The products of a step follow each other as in the step before. `first` identifies the product that begins now;
-// `to_read` are its weights, which a thread can know before the product begins: those of chosen experts are not among
-// them.
-void CpuBackend::expect_followers(const PackedWeight& first, const Product& to_read, int64_t n_rows) {
-  constexpr int64_t kMostRows = 8;
-  if (n_rows > kMostRows) return;
-  if (last_product_ != nullptr) last_product_->followers = to_read;
-  last_product_ = &first;
-  std::array<ReadAhead::Run, ReadAhead::kMaxRuns> runs;
-  size_t n = 0;
-  for (const PackedWeight* w : first.followers)
-    if (w != nullptr) runs[n++] = {w->panels(), w->n_panels, w->panel_bytes};
-  pool_.expect({runs.data(), n});
 }
 
 // For several long tiles of tokens, the kernel sums a product in parts of k, so the sums depend on the batch. In
@@ -170,9 +123,6 @@ void CpuBackend::run_matmuls(Tensor x, std::span<const Output> outputs, std::opt
     jobs[i].accumulate = out.accumulate;
     n_panels[i] = w.n_panels;
   }
-  Product product{};
-  for (int i = 0; i < n; ++i) product[i] = &packed(*outputs[i].w);
-  expect_followers(*product[0], product, x.rows);
   // Gate and up run together, panel by panel, so only the first matmul's panels become tasks.
   const size_t n_dealt = gated ? 1 : outputs.size();
   plan_matmuls({jobs.data(), n_dealt}, {n_panels.data(), n_dealt});

@@ -84,7 +84,6 @@ void CpuBackend::run_groups(Tensor x, std::span<const ExpertOutput> outputs, std
       expert_panels_.push_back(w.n_panels);
     }
   }
-  expect_followers(*static_cast<const PackedWeight*>(outputs[0].w->packed), {}, rows_of_group(x));
   // Gate and up run together, so only the gate's panels become tasks.
   const size_t n_groups = groups_.size(), n_dealt = gated ? n_groups : expert_jobs_.size();
   plan_matmuls({expert_jobs_.data(), n_dealt}, {expert_panels_.data(), n_dealt});

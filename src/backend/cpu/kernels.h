@@ -214,7 +214,6 @@ enum class Unpacked : uint8_t { kNo, kF32, kInt16, kBF16, kBlocks, kBytes, kRows
 constexpr int kUnpackTiles = 4;        // with fewer tiles of tokens, unpacking costs more time than it saves
 constexpr int kBlockTokens = 4;        // with fewer tokens, block tiles read weights more slowly
 constexpr int kUnpackBf16Tokens = 96;  // as kUnpackTiles, for kBF16
-constexpr int kPanelsUnpacked = 4;     // at a time, for kBF16
 
 // F16 weights as 16-bit integers with a scale for each row and 32 of k. Sums of 32 products fit in 32 bits. The limit
 // of the activations is a multiple of 127, so numbers that are exact in int8 are exact here.

@@ -11,7 +11,6 @@
 //
 // Products of many tokens may unpack the panels, part by part, into numbers that multiply faster.
 #pragma once
-#include <array>
 #include <cstdint>
 #include <optional>
 
@@ -44,9 +43,6 @@ struct PackedWeight {
   uint8_t codebook[16] = {};
   Memory memory;
   KernelChoice choice{};
-
-  // The weights of the product after this one in the last step of few tokens; null: not known.
-  mutable std::array<const PackedWeight*, ReadAhead::kMaxRuns> followers{};
 
   const uint8_t* panels() const { return memory.data(); }
 };

@@ -9,7 +9,7 @@
 namespace ingot::cpu::INGOT_ISA {
 namespace {
 
-constexpr int64_t kPartGroups = 64, kPanels = kPanelsUnpacked;  // groups of 32 in a part
+constexpr int64_t kPartGroups = 64, kPanels = 4;  // groups of 32 in a part; panels unpacked at a time
 constexpr int kPairs = kGroup / 2;
 alignas(64) thread_local uint32_t unpacked[kPanels][kPartGroups * kPairs * kPanelRows];  // bf16 [k / 2, 32 rows, 2]
 
