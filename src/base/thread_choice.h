@@ -3,7 +3,8 @@
 // while, or the memory is busy before the last core is.
 //
 // The first rounds try all threads, then half of them, a quarter and so on, while that is not clearly slower. Each
-// number gets kRounds rounds and is judged by their median, so nobody waits: the rounds are work that is needed anyway.
+// number gets kRounds rounds and is judged by their median. The caller needs these rounds anyway, so a search costs no
+// time of its own.
 // The largest number wins whose time is within kClearly of the best. After `again` rounds, the numbers are tried again,
 // because other programs begin and end. The caller measures, so that tests need no clock.
 #pragma once

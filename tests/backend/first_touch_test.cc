@@ -1,6 +1,6 @@
-// Proves where weights would be on a machine with two memory nodes, on a machine with one: a fake tree of /sys gives each
-// node one of this machine's CPUs, and the memory is locked, so that the first touch of each page faults. The fault's
-// handler writes down the CPU. The system would place the page on that CPU's node.
+// Proves where weights would be on a machine with two memory nodes, on a machine with one: a fake tree of /sys gives
+// each node one of this machine's CPUs, and the memory is locked, so that the first touch of each page faults. The
+// fault's handler writes down the CPU. The system would place the page on that CPU's node.
 #include <gtest/gtest.h>
 
 #include "backend/cpu/memory.h"

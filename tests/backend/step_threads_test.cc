@@ -25,9 +25,7 @@ struct ThreadsFolder {
 };
 
 StepThreads threads_of(const ThreadsFolder& folder, const std::string& model, int most = 8) {
-  StepThreads threads(most, folder.path.string());
-  threads.set_subject(model);
-  return threads;
+  return {most, folder.path.string(), model};
 }
 
 constexpr char kProgram = 0, kOther = 0;
@@ -101,8 +99,7 @@ TEST(StepThreads, AChoiceThatNoLongerHoldsIsReplaced) {
 }
 
 TEST(StepThreads, WithoutAFolderNothingIsKept) {
-  StepThreads threads(8, "");
-  threads.set_subject("m");
+  StepThreads threads(8, "", "m");
   run_steps(threads, 1, kEnough, slower_with_more);
   EXPECT_EQ(threads.n_threads(&kProgram, 1), 1);
 }

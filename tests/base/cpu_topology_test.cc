@@ -115,7 +115,8 @@ struct TwoSockets : FakeRoot {
       : FakeRoot(allowed, {"0,4", "1,5", "2,6", "3,7", "0,4", "1,5", "2,6", "3,7"}, "0-1", {"0-1,4-5", "2-3,6-7"}) {
     for (int cpu = 0; cpu < 8; ++cpu) {
       const int core = cpu % 4, socket = core / 2;
-      const std::string siblings = fmt::format("{},{}", core, core + 4), of_socket = socket == 0 ? "0-1,4-5" : "2-3,6-7";
+      const std::string siblings = fmt::format("{},{}", core, core + 4),
+                        of_socket = socket == 0 ? "0-1,4-5" : "2-3,6-7";
       describe(cpu, "topology/physical_package_id", std::to_string(socket));
       add_cache(cpu, 0, 1, "Data", "48K", siblings);
       add_cache(cpu, 1, 1, "Instruction", "32K", siblings);

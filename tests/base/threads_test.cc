@@ -183,8 +183,8 @@ TEST(ThreadPool, ProgressChangesWithEachTask) {
   }
 }
 
-// Loops with changing numbers of threads in use, some of them asleep. A worker that is late may still take a task of the
-// first loop after a change, so only later loops tell.
+// Loops with changing numbers of threads in use, some of them asleep. A worker that is late may still take a task of
+// the first loop after a change, so only later loops tell.
 TEST(ThreadPool, UsesAsManyThreadsAsAsked) {
   const unsigned seed = test_seed();
   SCOPED_TRACE(seed);

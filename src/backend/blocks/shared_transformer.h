@@ -1,6 +1,6 @@
-// A layer of attention and a feed-forward whose weights several places of a model share (Zamba 2, arXiv:2411.15242). The
-// layer reads the residual stream and the embeddings side by side. Its output is added to the input of the mixer after
-// it, not to the stream. Adapters of low rank belong to one place each.
+// A layer of attention and a feed-forward whose weights several places of a model share (Zamba 2, arXiv:2411.15242).
+// The layer reads the residual stream and the embeddings side by side. Its output is added to the input of the mixer
+// after it, not to the stream. Adapters of low rank belong to one place each.
 #pragma once
 #include "backend/block.h"
 #include "backend/blocks/low_rank.h"

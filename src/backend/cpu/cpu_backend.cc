@@ -22,12 +22,8 @@ CpuBackend::CpuBackend(const BackendOptions& options)
       packing_(options.small_weights ? cpu::Packing::kSmall : cpu::Packing::kFast),
       deterministic_(options.deterministic),
       measures_kernels_(options.isa.empty()),
-      pool_(options.n_threads, start_std_thread, choose_nodes(options.numa)) {
-  const std::string cache = cache_home();
-  // A number that the user gave is obeyed. With memory nodes, each thread reads its own node.
-  if (options.n_threads == 0 && pool_.nodes().empty())
-    step_threads_.emplace(pool_.size(), cache.empty() ? "" : cache + "/threads");
-}
+      pool_(options.n_threads, start_std_thread, choose_nodes(options.numa)),
+      chooses_threads_(options.n_threads == 0 && pool_.nodes().empty()) {}
 
 std::unique_ptr<Backend> create_cpu_backend(const BackendOptions& options) {
   return std::make_unique<CpuBackend>(options);
@@ -148,10 +144,13 @@ void CpuBackend::begin(const Batch& batch) {
 
 // Tasks are cut for all threads of the pool, whatever number is in use, so the bits of a step do not depend on it.
 void CpuBackend::run(const Program& program, const Batch& step) {
-  if (!step_threads_) return Backend::run(program, step);
-  if (!step_threads_->has_subject())
-    step_threads_->set_subject(fmt::format("{}, {}; {} CPUs; {} matrices, {} bytes", processor_name(), kernels_.isa,
-                                           available_cpus(), weights_.size(), packed_weight_bytes()));
+  if (!chooses_threads_) return Backend::run(program, step);
+  if (!step_threads_) {  // all weights are there now
+    const std::string cache = cache_home();
+    step_threads_.emplace(pool_.size(), cache.empty() ? "" : cache + "/threads",
+                          fmt::format("{}, {}; {} CPUs; {} matrices, {} bytes", processor_name(), kernels_.isa,
+                                      available_cpus(), weights_.size(), packed_weight_bytes()));
+  }
   const int n_tokens = step.n_tokens();
   pool_.use(step_threads_->n_threads(&program, n_tokens));
   const auto start = std::chrono::steady_clock::now();

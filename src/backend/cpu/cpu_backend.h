@@ -182,7 +182,9 @@ class CpuBackend final : public Backend {
   const bool measures_kernels_;                    // the options name no instruction set
   const cpu::Kernels* forced_kernels_ = nullptr;  // use_matmul_kernel
   ThreadPool pool_;
-  std::optional<cpu::StepThreads> step_threads_;  // empty: all steps use all threads
+  // A number of threads that the user gave is obeyed. With memory nodes, each thread reads its own node.
+  const bool chooses_threads_;
+  std::optional<cpu::StepThreads> step_threads_;  // from the first step on, if chooses_threads_
   size_t allocated_ = 0;
   std::deque<cpu::Memory> buffers_;
   std::deque<cpu::PackedWeight> weights_;

@@ -17,22 +17,25 @@ size_t StepThreads::place_of(const void* program) {
   return place;
 }
 
-ThreadChoice* StepThreads::choice(const void* program, int n_tokens) {
+StepThreads::Steps* StepThreads::steps_of(const void* program, int n_tokens) {
   if (n_tokens < 1 || n_tokens > kMostTokens || most_ == 1) return nullptr;
   const size_t place = place_of(program);
-  std::optional<ThreadChoice>& found = programs_[place].choices[static_cast<size_t>(n_tokens - 1)];
-  if (!found) found.emplace(most_, known(place, n_tokens));
+  std::optional<Steps>& found = programs_[place].steps[static_cast<size_t>(n_tokens - 1)];
+  if (!found) {
+    const int kept = known(place, n_tokens);
+    found.emplace(ThreadChoice(most_, kept), kept);
+  }
   return &*found;
 }
 
 int StepThreads::n_threads(const void* program, int n_tokens) {
-  const ThreadChoice* found = choice(program, n_tokens);
-  return found != nullptr ? found->n_threads() : most_;
+  const Steps* steps = steps_of(program, n_tokens);
+  return steps != nullptr ? steps->choice.n_threads() : most_;
 }
 
 void StepThreads::add(const void* program, int n_tokens, double seconds) {
-  ThreadChoice* found = choice(program, n_tokens);
-  if (found != nullptr && found->add(seconds)) keep(place_of(program), n_tokens, found->n_threads());
+  Steps* steps = steps_of(program, n_tokens);
+  if (steps != nullptr && steps->choice.add(seconds)) keep(*steps, place_of(program), n_tokens);
 }
 
 std::string StepThreads::key(size_t place, int n_tokens) const {
@@ -48,9 +51,10 @@ int StepThreads::known(size_t place, int n_tokens) const {
 }
 
 // All threads are the choice of a run that finds nothing, so they need no file unless one says otherwise.
-void StepThreads::keep(size_t place, int n_tokens, int n_threads) {
-  const int before = known(place, n_tokens);
-  if (n_threads == before || (n_threads == most_ && before == 0)) return;
+void StepThreads::keep(Steps& steps, size_t place, int n_tokens) {
+  const int n_threads = steps.choice.n_threads();
+  if (n_threads == steps.kept || (n_threads == most_ && steps.kept == 0)) return;
+  steps.kept = n_threads;
   try {
     folder_.store(key(place, n_tokens), std::to_string(n_threads));
   } catch (const Error& error) {

@@ -16,32 +16,34 @@ class StepThreads {
  public:
   static constexpr int kMostTokens = 8;  // larger steps use all threads: products limit them, not the memory
 
-  // most: the threads of the pool. folder: of the cache; "": no cache.
-  StepThreads(int most, std::string folder) : most_(most), folder_(std::move(folder)) {}
-
-  // The machine and the model, whose choices are kept together. Called before the first step.
-  void set_subject(std::string subject) { subject_ = std::move(subject); }
-  bool has_subject() const { return !subject_.empty(); }
+  // most: the threads of the pool. folder: of the cache; "": no cache. subject: the machine and the model, whose
+  // choices are kept together.
+  StepThreads(int most, std::string folder, std::string subject)
+      : most_(most), folder_(std::move(folder)), subject_(std::move(subject)) {}
 
   // The program is only a name. Both functions: for its steps of n_tokens.
   int n_threads(const void* program, int n_tokens);             // of the next step
   void add(const void* program, int n_tokens, double seconds);  // the time of a step with n_threads() threads
 
  private:
+  struct Steps {
+    ThreadChoice choice;
+    int kept = 0;  // the choice in the folder; 0: none
+  };
   struct ProgramSteps {
     const void* program;
-    std::array<std::optional<ThreadChoice>, kMostTokens> choices;  // [n_tokens - 1]
+    std::array<std::optional<Steps>, kMostTokens> steps;  // [n_tokens - 1]
   };
 
-  ThreadChoice* choice(const void* program, int n_tokens);  // null: all threads
-  size_t place_of(const void* program);                     // in programs_
+  Steps* steps_of(const void* program, int n_tokens);  // null: all threads
+  size_t place_of(const void* program);                // in programs_
   std::string key(size_t place, int n_tokens) const;
   int known(size_t place, int n_tokens) const;
-  void keep(size_t place, int n_tokens, int n_threads);
+  void keep(Steps& steps, size_t place, int n_tokens);
 
-  int most_;
-  CacheFolder folder_;
-  std::string subject_;
+  const int most_;
+  const CacheFolder folder_;
+  const std::string subject_;
   std::vector<ProgramSteps> programs_;  // in the order of their first steps
 };
 

@@ -176,8 +176,8 @@ void add_decoding_options(CLI::App& command, TranscribeVerb& o) {
       ->capture_default_str();
   command
       .add_option("--beams", o.n_beams,
-                  "search for the likeliest text with this many beams; 1: greedy, which is faster. Default: 5, as other "
-                  "programs for such models have, but 1 with --batch, where beams write words for some noise")
+                  "search for the likeliest text with this many beams; 1: greedy, which is faster. Default: 5, as "
+                  "other programs for such models have, but 1 with --batch, where beams write words for some noise")
       ->check(CLI::Range(1, kMaxBeams));
   command.add_flag("!--no-vad", o.options.finds_voice,
                    "also begin windows where only steady noise is; by default, a detector of voices skips it");

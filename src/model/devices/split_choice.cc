@@ -181,8 +181,8 @@ SplitWishes wishes_of(const Config& c, const RunnerOptions& o, size_t n_gpus) {
 void check_layer_inputs(const Config& c, const Split& split) {
   if (split.n_devices() == 1) return;
   if (c.part<Rwkv7Config>().head_dim > 0 || c.part<SharedTransformerConfig>().n_blocks > 0)
-    throw Error("the layers of this model read what its first layers made, so they must be on one device, but the model "
-                "needs several: use a smaller quantization, or one device");
+    throw Error("the layers of this model read what its first layers made, so they must be on one device, but the "
+                "model needs several: use a smaller quantization, or one device");
   if (c.part<LayerInputsConfig>().width > 0)
     throw Error("this model has an input for each layer, so its layers must be on one device, but the model needs "
                 "several: use a smaller quantization, or one device");

@@ -103,8 +103,8 @@ bool TensorFinder::find_matrix(const Wanted& w, HostTensor& out) {
     if (pattern.find("{1}") != pattern.npos) {
       if (find_each(pattern, w, out)) return true;
     } else if (pattern.starts_with('~')) {
-      if (!find_stored(name_at(pattern.substr(1), w.layer, 0, w.number), w.n_matrices * w.n_in, rows / w.n_matrices, out))
-        continue;
+      const std::string name = name_at(pattern.substr(1), w.layer, 0, w.number);
+      if (!find_stored(name, w.n_matrices * w.n_in, rows / w.n_matrices, out)) continue;
       return transpose(w, out), take_rows(w, out), true;
     } else if (find_stored(name_at(pattern, w.layer, 0, w.number), rows, w.n_in, out)) {
       return take_rows(w, out), true;

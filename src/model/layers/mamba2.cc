@@ -98,7 +98,7 @@ void read_gguf(const GgufKeys& keys, Config& c) {
   if (kv_mixer(*c.arch) != nullptr) mark_layers_without_kv_heads(keys, c, kMamba2Part);
 }
 
-// The names of a size in config.json: of hybrid models, of Nemotron-H, of Mamba-2, and of Zamba 2. A family has one of them.
+// The names of a size in config.json: of hybrid models, Nemotron-H, Mamba-2 and Zamba 2. A family has one of them.
 struct SizeKey {
   std::initializer_list<const char*> names;
   int Mamba2Config::*field;

@@ -203,10 +203,10 @@ void SpeechModel::write_well(Call& call, std::span<Window> windows) {
   }
 }
 
-// Finds windows of noise and music among those whose text is not sure. A sound that does not fill its window is followed
-// by digital silence, and a speech model then takes noise and music for speech more often. So it hears the sound again,
-// repeated until it fills the window. Repeated speech is likelier than speech, and repeated noise stays noise. An
-// unlikely text may repeat itself, too, which makes it likely: then the sound begins elsewhere.
+// Finds windows of noise and music among those whose text is not sure. A sound that does not fill its window is
+// followed by digital silence, and a speech model then takes noise and music for speech more often. So it hears the
+// sound again, repeated until it fills the window. Repeated speech is likelier than speech, and repeated noise stays
+// noise. An unlikely text may repeat itself, too, which makes it likely: then the sound begins elsewhere.
 void SpeechModel::silence_noise(const Call& call, std::span<Window* const> windows) {
   if (!call.options.most_no_speech || *call.options.most_no_speech >= 1 || !call.options.least_logprob) return;
   const float most_no_speech = *call.options.most_no_speech * kUnsureNoSpeech;
@@ -392,14 +392,12 @@ bool SpeechModel::next_windows(Call& call, WindowReader& reader, std::vector<Win
   return true;
 }
 
-// Encodes the windows, if they are not, and finds out their language and their prompts.
-void SpeechModel::hear(Call& call, std::span<Window> windows) {
-  if (windows[0].sound.size() == 0) {
-    std::vector<std::span<const float>> samples;
-    for (const Window& window : windows) samples.push_back(window.samples);
-    std::vector<SharedFloats> sounds = writer_.hear(samples);
-    for (size_t i = 0; i < windows.size(); ++i) windows[i].sound = std::move(sounds[i]);
-  }
+// Encodes the windows, and finds out their language and their prompts.
+void SpeechModel::hear(Call& call, std::span<Window> windows, int n_frames) {
+  std::vector<std::span<const float>> samples;
+  for (const Window& window : windows) samples.push_back(window.samples);
+  std::vector<SharedFloats> sounds = writer_.hear(samples, n_frames);
+  for (size_t i = 0; i < windows.size(); ++i) windows[i].sound = std::move(sounds[i]);
   if (tokens().is_multilingual && call.first[1] < 0) {
     call.first[1] = writer_.detect_language(windows[0].sound.all());
     call.transcript.language = tokens().code_of(call.first[1]);
@@ -419,10 +417,7 @@ std::optional<std::string> SpeechModel::peek(std::span<const float> samples, con
   const int64_t n_frames = (std::ssize(samples) + kFrameStep - 1) / kFrameStep + kPeekedSilence;
   Window window;
   window.samples.assign(samples.begin(), samples.end());
-  window.sound = net_.encode(
-      LogMel(config().n_mels)
-          .features(samples, static_cast<int>(std::clamp<int64_t>(n_frames / 2 * 2, 2, config().n_frames()))));
-  hear(call, {&window, 1});
+  hear(call, {&window, 1}, static_cast<int>(std::clamp<int64_t>(n_frames / 2 * 2, 2, config().n_frames())));
   Window* const one = &window;
   write_once(call, {&one, 1}, 0);
   return window.is_silent || is_poor(window, once) || !says_something(window.text) ? "" : trimmed(window.text);

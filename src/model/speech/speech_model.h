@@ -60,9 +60,9 @@ class SpeechModel {
   // is too long, and for what AudioStream refuses. Any thread may call it; windows of several calls take turns.
   Transcript transcribe(AudioStream& audio, const SpeechOptions& options, const SpeechProgress& progress = {});
 
-  // What is said in a sound that goes on: the likeliest text of its samples, at most a window, without a second try. Empty
-  // if the text is none, or repeats itself. Nothing if another call computes, since a peek does not wait. Throws as
-  // transcribe().
+  // What is said in a sound that goes on: the likeliest text of its samples, at most a window, without a second try.
+  // Empty if the text is none, or repeats itself. Nothing if another call computes, since a peek does not wait. Throws
+  // as transcribe().
   std::optional<std::string> peek(std::span<const float> samples, const SpeechOptions& options);
 
   // Throws Error if the options do not fit the model; before any sound is read.
@@ -85,7 +85,7 @@ class SpeechModel {
   std::vector<int32_t> before_text(const std::string& text) const;
   size_t most_before() const;  // tokens before the text of a window, without those of the language and the task
   std::vector<int32_t> prompt_of(const Call& call) const;
-  void hear(Call& call, std::span<Window> windows);
+  void hear(Call& call, std::span<Window> windows, int n_frames = 0);  // n_frames: as in SpeechWriter::hear()
   void write_once(Call& call, std::span<Window* const> windows, float temperature);
   void write_well(Call& call, std::span<Window> windows);
   void silence_noise(const Call& call, std::span<Window* const> windows);

@@ -51,9 +51,9 @@ class SpeechNet {
   std::shared_ptr<float[]> host_floats(size_t n);
   // The encoder's rows, [n_windows, n_rows, dim]. features: [n_windows, n_frames, n_mels]; one window may be shorter.
   SharedFloats encode(std::span<const float> features);
-  // The logits of the steps' rows, one after another, [n, n_vocab]. The caller may change them; they are valid until the
-  // next call. Steps have distinct texts. Sounds that lie one after another in memory, as encode() makes them, are not
-  // copied.
+  // The logits of the steps' rows, one after another, [n, n_vocab]. The caller may change them. They are valid until
+  // the next call. Steps have distinct texts. Sounds that lie one after another in memory, as encode() makes them, are
+  // not copied.
   std::span<float> decode(std::span<const SpeechStep> steps);
   // Lets text `to` go on like the first n tokens of text `from`: shares the full blocks of keys, and copies the open
   // one.

@@ -59,8 +59,8 @@ struct SpeechWriter::Window {
 SpeechWriter::SpeechWriter(SpeechNet& net, const SpeechTokens& tokens, int n_threads)
     : net_(net), mel_(net.config().n_mels), tokens_(tokens), pool_(n_threads) {}
 
-std::vector<SharedFloats> SpeechWriter::hear(std::span<const std::span<const float>> windows) {
-  const int n_frames = net_.config().n_frames();
+std::vector<SharedFloats> SpeechWriter::hear(std::span<const std::span<const float>> windows, int n_frames) {
+  if (n_frames == 0) n_frames = net_.config().n_frames();
   const size_t of_window = static_cast<size_t>(n_frames) * static_cast<size_t>(mel_.n_mels());
   const std::shared_ptr<float[]> features = net_.host_floats(windows.size() * of_window);
   const auto make = [&](int64_t i, ThreadPool* pool) {

@@ -39,8 +39,9 @@ class SpeechWriter {
   // `tokens` must live as long as the writer.
   SpeechWriter(SpeechNet& net, const SpeechTokens& tokens, int n_threads);
 
-  // The encoder's outputs, [n_rows, dim] each, in the order of the windows. windows: samples.
-  std::vector<SharedFloats> hear(std::span<const std::span<const float>> windows);
+  // The encoder's outputs, [n_rows, dim] each, in the order of the windows. windows: samples. n_frames: of each window,
+  // an even number; 0: as many as the model has. Fewer only for one window.
+  std::vector<SharedFloats> hear(std::span<const std::span<const float>> windows, int n_frames = 0);
 
   // At most room().windows tasks; beams together at most room().texts. Throws Error if the model's numbers are not
   // finite. One thread at a time.

@@ -46,12 +46,6 @@ __device__ __forceinline__ int64_t first_part(const Params& p, int seq, int head
   return (((int64_t{seq} * p.kv.n_kv_heads + head) * b.n_row_blocks + row_block) * b.rows + row) * b.n_splits;
 }
 
-__device__ __forceinline__ float fast_exp2(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
 // Adds the weight of a head's sink to the total of its other weights, all relative to 2^most. If the sink's weight
 // overflows to infinity, the result of the row is 0, as it should be.
 __device__ __forceinline__ float with_sink(const Params& p, float total, float row_max, int head) {

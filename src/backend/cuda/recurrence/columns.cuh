@@ -1,5 +1,7 @@
 // For kernels in which a few lanes have the rows of a head's matrix, column by column, in registers.
 #pragma once
+#include <type_traits>
+
 #include "backend/cuda/recurrence/copies.cuh"
 #include "backend/cuda/recurrence/recurrence.h"
 
@@ -75,6 +77,14 @@ inline bool packs_columns(const DeviceStates& states, int n_rows) {
 // True if rows of x can be copied 16 bytes at a time.
 inline bool packs_rows(const Tensor& x) {
   return x.stride % 4 == 0 && reinterpret_cast<uintptr_t>(x.data) % 16 == 0;
+}
+
+// Calls start(integral_constant<tokens of a chunk>, bool_constant<whether memory is read 16 bytes at a time>). kTokens:
+// in long sequences; others get short chunks, so that more blocks run at once.
+template <int kTokens, class F>
+void with_chunks(bool is_long, bool packs, F&& start) {
+  const auto choose = [&](auto tokens) { packs ? start(tokens, std::true_type()) : start(tokens, std::false_type()); };
+  is_long ? choose(std::integral_constant<int, kTokens>()) : choose(std::integral_constant<int, 2>());
 }
 
 // Copies n rows of `width` floats to shared memory without waiting, 16 bytes at a time if kPacks. The rest of a row

@@ -153,12 +153,10 @@ bool packs(const RankOneRuleArgs& a, const DeviceStates& states, int key_dim) {
 // kTokens: of long sequences, so that two chunks fit in 48 KiB.
 template <int kPer, int kTokens>
 void start_rule(const RankOne& p, dim3 grid, bool is_long, bool packs, Device& device) {
-  const auto start = [&](auto kernel) { launch(device, kernel, grid, kRuleThreads, 0, p); };
-  constexpr int kFew = 2;
-  if (is_long)
-    packs ? start(rank_one_kernel<kPer, kTokens, true>) : start(rank_one_kernel<kPer, kTokens, false>);
-  else
-    packs ? start(rank_one_kernel<kPer, kFew, true>) : start(rank_one_kernel<kPer, kFew, false>);
+  with_chunks<kTokens>(is_long, packs, [&](auto tokens, auto is_packed) {
+    launch(device, rank_one_kernel<kPer, decltype(tokens)::value, decltype(is_packed)::value>, grid, kRuleThreads, 0,
+           p);
+  });
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 // many tokens at once.
 #include "backend/cuda/recurrence/columns.cuh"
 #include "backend/cuda/recurrence/recurrence.cuh"
-#include "backend/cuda/recurrence/recurrence.h"
+#include "backend/cuda/recurrence/wide.cuh"
 
 namespace ingot::cuda {
 
@@ -71,23 +71,6 @@ __global__ void __launch_bounds__(kThreads) edge_kernel(const __grid_constant__ 
                                : 0.0f;
 }
 
-template <int kWide>
-__device__ __forceinline__ void load_wide(float (&to)[kWide], const float* from) {
-  if constexpr (kWide == 4) {
-    const float4 v = *reinterpret_cast<const float4*>(from);
-    to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
-  } else {
-    to[0] = *from;
-  }
-}
-template <int kWide>
-__device__ __forceinline__ void store_wide(float* to, const float (&from)[kWide]) {
-  if constexpr (kWide == 4)
-    *reinterpret_cast<float4*>(to) = make_float4(from[0], from[1], from[2], from[3]);
-  else
-    *to = from[0];
-}
-
 // The inputs of kWide channels of a token.
 template <int kWide>
 __device__ __forceinline__ void load_inputs(float (&to)[kWide], const Conv& p, int64_t token, int channel) {
@@ -113,7 +96,7 @@ __global__ void __launch_bounds__(kConvThreads) conv_kernel(const __grid_constan
   if (begin >= end) return;
   const int n = p.edges != nullptr ? min(kConvPart, end - begin) : end - begin;
   const float* before = p.edges != nullptr ? p.edge_of(begin, seq) : p.state_of(seq);
-  float weights[kMaxWidth][kWide], window[kMaxWidth][kWide], bias[kWide] = {};  // window ends with the token's own input
+  float weights[kMaxWidth][kWide], window[kMaxWidth][kWide], bias[kWide] = {};  // the token is the last of window
 #pragma unroll
   for (int i = 0; i < kMaxWidth; ++i) {
 #pragma unroll

@@ -1,5 +1,6 @@
 // Kernels of recurrent layers (recurrence.cu, delta_chunks.cu, delta_walk.cu, ssm_scan.cu, ssm_chunks.cu,
-// selective_scan.cu, selective_parts.cu, rank_one.cu, rwkv7.cu, rg_lru.cu). States are f32. The batch contains the slots to read and write.
+// selective_scan.cu, selective_parts.cu, rank_one.cu, rwkv7.cu, rg_lru.cu). States are f32. The batch contains the
+// slots to read and write.
 #pragma once
 #include <driver_types.h>
 

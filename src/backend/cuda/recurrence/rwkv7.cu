@@ -1,8 +1,7 @@
 // RWKV-7 besides its rule (rank_one.cu): the mix of a token with the one before it, and what precedes and follows the
 // rule in a head.
-#include "backend/cuda/launch.cuh"
 #include "backend/cuda/recurrence/recurrence.cuh"
-#include "backend/cuda/recurrence/recurrence.h"
+#include "backend/cuda/recurrence/wide.cuh"
 
 namespace ingot::cuda {
 
@@ -23,29 +22,6 @@ struct Mix {
   DeviceStates states;
   DeviceBatch batch;
 };
-
-// kWide neighbours: 1 or 2.
-template <int kWide, class T>
-__device__ __forceinline__ void load_wide(float (&to)[kWide], const T* from) {
-  if constexpr (kWide == 1) {
-    to[0] = to_float(*from);
-  } else if constexpr (std::is_same_v<T, half>) {
-    const float2 v = __half22float2(*reinterpret_cast<const half2*>(from));
-    to[0] = v.x, to[1] = v.y;
-  } else {
-    const float2 v = *reinterpret_cast<const float2*>(from);
-    to[0] = v.x, to[1] = v.y;
-  }
-}
-template <int kWide, class T>
-__device__ __forceinline__ void store_wide(T* to, const float (&from)[kWide]) {
-  if constexpr (kWide == 1)
-    *to = from_float<T>(from[0]);
-  else if constexpr (std::is_same_v<T, half>)
-    *reinterpret_cast<half2*>(to) = __halves2half2(from_float<half>(from[0]), from_float<half>(from[1]));
-  else
-    *reinterpret_cast<float2*>(to) = make_float2(from[0], from[1]);
-}
 
 // A thread handles kWide channels of kMixTokens tokens, with each mix in registers. The threads of a sequence's first
 // token read the state, and then write the sequence's last token to it, because both states may be the same slot.

@@ -1,8 +1,8 @@
 // The scan of Mamba over long sequences, which are cut into parts of 64 tokens. A state after a part is
 //   S[i] = exp(decay[i] sum(step)) S_before[i] + (S[i] if the part began with zeros)
 // So a first kernel computes, for all parts at once, the steps, their sums and the states of parts that begin with
-// zeros. A second kernel finds the states before all parts, part by part. A third kernel scans all parts at once from these
-// states. A thread handles a channel of a part, and has its state in registers.
+// zeros. A second kernel finds the states before all parts, part by part. A third kernel scans all parts at once from
+// these states. A thread handles a channel of a part, and has its state in registers.
 #include "backend/cuda/recurrence/selective_scan.cuh"
 
 namespace ingot::cuda {
@@ -13,12 +13,6 @@ namespace {
 
 constexpr int kPartTokens = 64, kPartThreads = 128, kPartState = kMaxPartState, kAhead = 8;
 constexpr int kJoinThreads = 128, kJoinAhead = 8;
-
-__device__ __forceinline__ float power_of_2(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
 
 struct Parts {
   Selective scan;
@@ -91,7 +85,7 @@ __global__ void __launch_bounds__(kPartThreads) part_kernel(const __grid_constan
       sum += step;
 #pragma unroll
       for (int i = 0; i < kPartState; ++i) {
-        s[i] = fmaf(b[t - begin][i], change, power_of_2(decay[i] * step) * s[i]);
+        s[i] = fmaf(b[t - begin][i], change, fast_exp2(decay[i] * step) * s[i]);
         if (kWrites) out = fmaf(c[t - begin][i], s[i], out);
       }
       if (kWrites && wanted < p.n_channels)
@@ -136,7 +130,7 @@ __global__ void __launch_bounds__(kJoinThreads) join_kernel(const __grid_constan
     for (int j = 0; j < kJoinAhead; ++j) {
       if (part + j >= n_parts) break;
       states[(part + j) * width] = s;
-      s = fmaf(power_of_2(decay * step[j]), s, after[j]);
+      s = fmaf(fast_exp2(decay * step[j]), s, after[j]);
     }
   }
 }

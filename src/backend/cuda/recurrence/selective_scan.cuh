@@ -1,5 +1,5 @@
-// Shared by the two versions of Mamba's scan: selective_scan.cu, token by token, and selective_parts.cu, for the parts of
-// long sequences at once.
+// Shared by the two versions of Mamba's scan: selective_scan.cu, token by token, and selective_parts.cu, for the parts
+// of long sequences at once.
 #pragma once
 #include "backend/cuda/recurrence/recurrence.cuh"
 

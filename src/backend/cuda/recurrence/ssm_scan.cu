@@ -90,12 +90,9 @@ __global__ void __launch_bounds__(kScanThreads) scan_kernel(const __grid_constan
 // kTokens: of long sequences, so that two chunks fit in 48 KiB.
 template <int kPer, int kTokens>
 void start_scan(const Scan& p, dim3 grid, bool is_long, bool packs, Device& device) {
-  const auto start = [&](auto kernel) { launch(device, kernel, grid, kScanThreads, 0, p); };
-  constexpr int kFew = 2;
-  if (is_long)
-    packs ? start(scan_kernel<kPer, kTokens, true>) : start(scan_kernel<kPer, kTokens, false>);
-  else
-    packs ? start(scan_kernel<kPer, kFew, true>) : start(scan_kernel<kPer, kFew, false>);
+  with_chunks<kTokens>(is_long, packs, [&](auto tokens, auto is_packed) {
+    launch(device, scan_kernel<kPer, decltype(tokens)::value, decltype(is_packed)::value>, grid, kScanThreads, 0, p);
+  });
 }
 
 }  // namespace
