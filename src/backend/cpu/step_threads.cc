@@ -23,7 +23,7 @@ StepThreads::Steps* StepThreads::steps_of(const void* program, int n_tokens) {
   std::optional<Steps>& found = programs_[place].steps[static_cast<size_t>(n_tokens - 1)];
   if (!found) {
     const int kept = known(place, n_tokens);
-    found.emplace(ThreadChoice(most_, kept), kept);
+    found = Steps{.choice = ThreadChoice(most_, kept), .kept = kept};
   }
   return &*found;
 }
