@@ -117,14 +117,14 @@ struct Attention {
     }
     largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFFu, largest, 1));
     largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFFu, largest, 2));
-    const float shrink = attention::fast_exp2(rows.row_max - largest);  // a step has a key, so largest is finite
+    const float shrink = fast_exp2(rows.row_max - largest);  // a step has a key, so largest is finite
     rows.row_max = largest;
     rows.total *= shrink;
     uint32_t weights[2];
 #pragma unroll
     for (int u = 0; u < 2; ++u) {
-      const float first = attention::fast_exp2(scores[u][0] - largest),
-                  second = attention::fast_exp2(scores[u][1] - largest);
+      const float first = fast_exp2(scores[u][0] - largest),
+                  second = fast_exp2(scores[u][1] - largest);
       rows.total += first + second;
       weights[u] = bits_of(__floats2half2_rn(first, second));
     }
@@ -253,12 +253,12 @@ struct Attention {
         v[i] = in ? *reinterpret_cast<const float4*>(sums + (e0 + i) * far_sums) : float4{};
         row_max = fmaxf(row_max, stat[i].x);
       }
-      const float base = row_max == attention::kNone ? 0.0f : row_max, shrink = attention::fast_exp2(m.row_max - base);
+      const float base = row_max == attention::kNone ? 0.0f : row_max, shrink = fast_exp2(m.row_max - base);
       m.row_max = row_max, m.total *= shrink;
       m.sum.x *= shrink, m.sum.y *= shrink, m.sum.z *= shrink, m.sum.w *= shrink;
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const float weight = attention::fast_exp2(stat[i].x - base);
+        const float weight = fast_exp2(stat[i].x - base);
         m.total += weight * stat[i].y;
         m.sum.x += weight * v[i].x, m.sum.y += weight * v[i].y, m.sum.z += weight * v[i].z, m.sum.w += weight * v[i].w;
       }

@@ -43,11 +43,6 @@ __device__ __forceinline__ CacheFloat8 rounded(const CacheFloat8*, half& value, 
   return {static_cast<uint8_t>(two)};
 }
 
-__device__ __forceinline__ float fast_exp2(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
 __device__ __forceinline__ void store_zeros(uint32_t address /* of 16 bytes of shared memory */) {
   asm volatile("st.shared.v4.u32 [%0], {%1,%1,%1,%1};" ::"r"(address), "r"(0) : "memory");
 }
