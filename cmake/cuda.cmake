@@ -44,6 +44,7 @@ message(STATUS "CUDA backend: ${INGOT_HAS_CUDA}")
 # rtc_half.h has the name cuda_fp16.h.
 set(INGOT_RTC_SOURCES backend/cuda/matmul/dot_codes.cuh backend/cuda/matmul/dot_rows.cuh backend/cuda/matmul/matvec.cuh backend/cuda/matmul/tile_matmul.cuh
     backend/cuda/matmul/warpgroup_matmul.cuh backend/cuda/matmul/warpgroup_outputs.cuh backend/cuda/experts/codes.cuh backend/cuda/experts/rows.cuh backend/cuda/matmul/matvec_tiles.cuh backend/cuda/matmul/matvec_step.cuh
+    backend/cuda/matmul/code_bytes.cuh
     backend/cuda/matmul/tile_step.cuh backend/cuda/matmul/wgmma.cuh backend/cuda/device.cuh backend/cuda/rtc_half.h backend/cuda/matmul/packed_weight.h
     backend/cuda/layer_weight.h backend/cuda/matmul/product_shape.h backend/cuda/matmul/qkv_end.h base/half.h quant/grouped.h
     backend/cuda/cluster/cluster.cuh backend/cuda/grid/attention.cuh backend/cuda/grid/input.cuh backend/cuda/grid/layers.cuh backend/cuda/grid/plan.cuh

@@ -25,32 +25,35 @@ static constexpr int64_t kMaxRows = 16, kMaxRowWeights = 32'000'000;
 bool ExpertOps::takes_rows(const ExpertMatmul& m) const {
   const int64_t n_weights = m.n_rows * m.w[0]->n_out * m.w[0]->n_in;
   return !core_.deterministic && m.n_rows <= std::min(kMaxRows, m.n_experts) &&
-         (m.x.rows == 1 || n_weights <= kMaxRowWeights) && can_expert_rows(m);
+         (m.x.rows == 1 || (!m.tiling.streams && n_weights <= kMaxRowWeights)) && can_expert_rows(m);
 }
 
 // n_own of the experts have matrices on this device.
-ExpertOrder ExpertOps::order_of(int64_t n_rows, int64_t n_own, int tile_rows) {
+ExpertOrder ExpertOps::order_of(int64_t n_rows, int64_t n_own, const ExpertTiling& tiling) {
   void* memory = core_.memory.scratch(Scratch::kOrder, expert_order_bytes(n_rows, n_own));
-  return expert_order_in(memory, n_rows, n_own, tile_rows);
+  return expert_order_in(memory, n_rows, n_own, tiling);
 }
 
 void ExpertOps::order_rows(const ExpertMatmul& m) {
   const int64_t n_own = m.w[0]->n_experts;
-  order_by_expert(order_of(m.n_rows, n_own, m.tile_rows), m.ids, m.n_rows, n_own, device_);
+  order_by_expert(order_of(m.n_rows, n_own, m.tiling), m.ids, m.n_rows, n_own, device_);
   check_launch("order_by_expert");
 }
 
 bool ExpertOps::groups_experts(const PackedWeight& w) const { return can_group_experts(w, device_.limits()); }
 
+bool ExpertOps::streams_experts(const PackedWeight& w, bool gated) const {
+  return !core_.deterministic && can_stream_experts(w, gated, device_.limits());
+}
+
 // The rows are already sorted.
 void ExpertOps::launch_tiles(ExpertMatmul m) {
-  if (m.tile_rows == kGroupRows && !m.x_arranged) {
+  if (m.tiling.rows == kGroupRows && !m.x_arranged) {
     const auto n_bytes = static_cast<size_t>(m.x.rows * arranged_cols(m.x.cols)) * dtype_bytes(core_.act);
     m.x = arrange_rows(core_.memory.scratch(Scratch::kActCopy, n_bytes), m.x, device_);
     check_launch("arrange_rows");
   }
-  expert_tiles(m,
-               expert_order_in(core_.memory.scratch(Scratch::kOrder).data(), m.n_rows, m.w[0]->n_experts, m.tile_rows),
+  expert_tiles(m, expert_order_in(core_.memory.scratch(Scratch::kOrder).data(), m.n_rows, m.w[0]->n_experts, m.tiling),
                device_);
   check_launch("expert_tiles");
 }
@@ -63,15 +66,16 @@ void ExpertOps::matmul(const Tensor& y, const Tensor& x_any, const Weight& weigh
   CHECK(ids.contiguous());
   if (y.rows == 0) return;
   const PackedWeight& w = weights_.ready(weight);
-  const ExpertMatmul m{.y = y,
-                       .x = core_.aligned(x_any),
-                       .w = {&w},
-                       .bias = {data_of(bias)},
-                       .ids = ids.i32(),
-                       .n_rows = y.rows,
-                       .n_experts = w.n_experts,
-                       .tile_rows = expert_tile_rows(y.rows, w.n_experts, groups_experts(w), device_.limits()),
-                       .specialised = choice_.specialised_for(w)};
+  const ExpertMatmul m{
+      .y = y,
+      .x = core_.aligned(x_any),
+      .w = {&w},
+      .bias = {data_of(bias)},
+      .ids = ids.i32(),
+      .n_rows = y.rows,
+      .n_experts = w.n_experts,
+      .tiling = expert_tiling(y.rows, w.n_experts, groups_experts(w), streams_experts(w, false), device_.limits()),
+      .specialised = choice_.specialised_for(w)};
   if (!can_expert_matmul(w)) {
     plain_expert_rows(m, device_);
     return check_launch("plain_expert_rows");
@@ -90,8 +94,8 @@ void ExpertOps::combine(const Tensor& residual, const Tensor& y, const Tensor& w
 }
 
 // Chooses the experts of each token from the norm of x. If one kernel does this, it also computes the norm of a single
-// row, or for more tokens sorts the rows by expert. Returns whether the rows are sorted, for tiles of tile_rows.
-bool ExpertOps::route(const MoeArgs& a, int tile_rows) {
+// row, or for more tokens sorts the rows by expert. Returns whether the rows are sorted.
+bool ExpertOps::route(const MoeArgs& a, const ExpertTiling& tiling) {
   const PackedWeight& w = weights_.ready(*a.w_router);
   const Tensor& x = a.router_x ? a.router_x : a.norm.weight ? a.normed : a.x;
   const DeferredNorm norm_later{a.normed, a.x, a.norm};
@@ -115,7 +119,7 @@ bool ExpertOps::route(const MoeArgs& a, int tile_rows) {
   }
   if (fits && w.n_out > 1 && can_route_and_sort(device_, w, x.rows)) {
     const int64_t n_own = a.route.n_own > 0 ? a.route.n_own : w.n_out;
-    route_and_sort(router, a.route, order_of(a.ids.rows * a.ids.cols, n_own, tile_rows), device_);
+    route_and_sort(router, a.route, order_of(a.ids.rows * a.ids.cols, n_own, tiling), device_);
     check_launch("route_and_sort");
     return true;
   }
@@ -133,9 +137,10 @@ bool ExpertOps::run(const MoeArgs& a) {
   if (!is_plain && (!can_expert_matmul(w_gate) || !can_expert_matmul(w_down) || !share_matvec(w_gate, w_up)))
     return false;
   const int64_t n_rows = a.ids.rows * a.ids.cols, n_experts = a.w_router->n_out;
-  const int tile_rows =
-      expert_tile_rows(n_rows, n_experts, groups_experts(w_gate) && groups_experts(w_down), device_.limits());
-  const bool is_sorted = route(a, tile_rows);
+  const ExpertTiling tiling =
+      expert_tiling(n_rows, n_experts, groups_experts(w_gate) && groups_experts(w_down),
+                    streams_experts(w_gate, true) && streams_experts(w_down, false), device_.limits());
+  const bool is_sorted = route(a, tiling);
   const Tensor& x = a.norm.weight ? a.normed : a.x;
   const bool partial = a.route.n_own > 0;
   const ExpertMatmul gate{.y = a.gate,
@@ -145,9 +150,9 @@ bool ExpertOps::run(const MoeArgs& a) {
                           .ids = a.ids.i32(),
                           .n_rows = n_rows,
                           .n_experts = n_experts,
-                          .tile_rows = tile_rows,
-                          .y_arranged = tile_rows == kGroupRows && a.gate.dtype == DType::kF16 && on_16_bytes(a.gate) &&
-                                        a.gate.cols % kArrangedCols == 0,
+                          .tiling = tiling,
+                          .y_arranged = tiling.rows == kGroupRows && a.gate.dtype == DType::kF16 &&
+                                        on_16_bytes(a.gate) && a.gate.cols % kArrangedCols == 0,
                           .partial = partial,
                           .gate = static_cast<int>(a.act),
                           .specialised = choice_.specialised_for(w_gate)};
@@ -173,9 +178,10 @@ bool ExpertOps::run(const MoeArgs& a) {
                           .ids = gate.ids,
                           .n_rows = n_rows,
                           .n_experts = n_experts,
-                          .tile_rows = tile_rows,
+                          .tiling = tiling,
                           .x_arranged = gate.y_arranged,
-                          .partial = partial};
+                          .partial = partial,
+                          .knows_experts = tiling.streams && !each};
   ExpertMatmul sum = down;
   sum.y = a.residual, sum.weights = a.weights.f32(), sum.n_terms = static_cast<int>(a.ids.cols),
   sum.knows_experts = true;

@@ -20,11 +20,12 @@ class ExpertOps {
   bool run(const MoeArgs& args);
 
  private:
-  bool route(const MoeArgs& args, int tile_rows);
+  bool route(const MoeArgs& args, const ExpertTiling& tiling);
   bool takes_rows(const ExpertMatmul& m) const;
-  ExpertOrder order_of(int64_t n_rows, int64_t n_own, int tile_rows);
+  ExpertOrder order_of(int64_t n_rows, int64_t n_own, const ExpertTiling& tiling);
   void order_rows(const ExpertMatmul& m);
   bool groups_experts(const PackedWeight& w) const;
+  bool streams_experts(const PackedWeight& w, bool gated) const;
   void launch_tiles(ExpertMatmul m);
 
   Core& core_;

@@ -46,12 +46,17 @@ struct ExpertOrder {
   int n_first = 0;  // tiles[e] is the first tile of expert e < n_first, even if it is empty; the other tiles follow
   int64_t most_tiles = 0;
 };
-// The rows of a tile, for rows that are divided among n_experts. If the experts have few rows each, or the device has
-// little shared memory, tiles are short. groups: groups.cu, whose tiles are the longest, can multiply all weights.
-inline constexpr int kGroupRows = 128;
-int expert_tile_rows(int64_t n_rows, int64_t n_experts, bool groups, const DeviceLimits& device);
+// How the rows of a step are cut into tiles, and which kernel multiplies them.
+inline constexpr int kGroupRows = 128, kStreamRows = 8;  // of a tile of groups.cu, of stream.cu
+struct ExpertTiling {
+  int rows = 0;          // of a tile
+  bool streams = false;  // stream.cu
+};
+// For rows that are divided among n_experts. If the experts have few rows each, or the device has little shared memory,
+// tiles are short. groups, streams: groups.cu, whose tiles are the longest, or stream.cu can multiply all weights.
+ExpertTiling expert_tiling(int64_t n_rows, int64_t n_experts, bool groups, bool streams, const DeviceLimits& device);
 // The addresses of these arrays in memory of expert_order_bytes() bytes. n_own of the experts have matrices here.
-ExpertOrder expert_order_in(void* memory, int64_t n_rows, int64_t n_own, int tile_rows);
+ExpertOrder expert_order_in(void* memory, int64_t n_rows, int64_t n_own, const ExpertTiling& tiling);
 size_t expert_order_bytes(int64_t n_rows, int64_t n_experts);
 void order_by_expert(const ExpertOrder& order, const int32_t* ids, int64_t n_rows, int64_t n_experts, Device& device);
 
@@ -64,7 +69,7 @@ struct ExpertMatmul {
   const int32_t* ids = nullptr;  // [n_rows]
   int64_t n_rows = 0;
   int64_t n_experts = 0;           // among which the rows are divided: more than w has if other ranks have the others
-  int tile_rows = 0;               // of the order of the rows (ExpertOrder)
+  ExpertTiling tiling;             // of the order of the rows (ExpertOrder)
   bool x_arranged = false;         // x is in the order of the codes (arrange_rows)
   bool y_arranged = false;         // y shall be so; only with tiles of kGroupRows, and multiples of kArrangedCols
   bool partial = true;             // false: no id is -1
@@ -72,8 +77,9 @@ struct ExpertMatmul {
   int n_terms = 1;
   int gate = -1;                              // an Activation; -1: one product
   SpecialisedKernels* specialised = nullptr;  // as in Matvec
-  bool knows_experts =
-      false;  // the previous kernel is an expert_rows() with the same ids, so they may be read before it ends
+  // The previous kernel is an expert_rows() with the same ids, or stream.cu with the same order, so they may be read
+  // before it ends.
+  bool knows_experts = false;
 };
 
 // Whether the fast kernels support this weight; the plain kernel supports all weights.
@@ -95,6 +101,8 @@ INGOT_HD constexpr int64_t arranged_cols(int64_t n_in) {
   return (n_in + kArrangedCols - 1) / kArrangedCols * kArrangedCols;
 }
 Tensor arrange_rows(void* to, const Tensor& x, Device& device);
+// experts/stream.cu: tiles of kStreamRows rows, with quantized weights, on Hopper. gated: with two matrices.
+bool can_stream_experts(const PackedWeight& w, bool gated, const DeviceLimits& device);
 
 // experts/route.cu: residual[t] += the sum over k of weights[t, k] y[t * n_used + k]. residual is [n_tokens, dim] in
 // f32, y [n_tokens * n_used, dim], weights [n_tokens, n_used].

@@ -102,18 +102,19 @@ void route_rows(const Tensor& ids, const Tensor& weights, const Tensor& logits, 
          logits.stride, logits.rows);
 }
 
-int expert_tile_rows(int64_t n_rows, int64_t n_experts, bool groups, const DeviceLimits& device) {
+ExpertTiling expert_tiling(int64_t n_rows, int64_t n_experts, bool groups, bool streams, const DeviceLimits& device) {
   constexpr size_t kForLongTiles = size_t{112} << 10;  // bytes of shared memory that tiles.cu needs for 64 rows
-  if (n_rows <= 16 * n_experts) return n_rows <= 4 * n_experts ? 8 : 16;
-  return groups ? kGroupRows : device.most_shared < kForLongTiles ? 32 : 64;
+  if (n_rows <= 4 * n_experts) return {kStreamRows, streams};
+  if (n_rows <= 16 * n_experts) return {16};
+  return {groups ? kGroupRows : device.most_shared < kForLongTiles ? 32 : 64};
 }
 
-ExpertOrder expert_order_in(void* memory, int64_t n_rows, int64_t n_own, int tile_rows) {
+ExpertOrder expert_order_in(void* memory, int64_t n_rows, int64_t n_own, const ExpertTiling& tiling) {
   ExpertOrder o;
-  o.tile_rows = tile_rows;
+  o.tile_rows = tiling.rows;
   // If most experts have rows and few have more than one tile, a block knows its expert before the rows are sorted.
-  const bool few_are_empty = n_rows >= 2 * n_own, few_are_long = 2 * n_rows <= n_own * tile_rows;
-  o.n_first = few_are_empty && few_are_long ? static_cast<int>(n_own) : 0;
+  const bool few_are_empty = n_rows >= 2 * n_own, few_are_long = 2 * n_rows <= n_own * o.tile_rows;
+  o.n_first = !tiling.streams && few_are_empty && few_are_long ? static_cast<int>(n_own) : 0;
   o.most_tiles = std::min(n_rows, n_own) + n_rows / o.tile_rows;
   o.n_tiles = static_cast<int32_t*>(memory);
   o.order = o.n_tiles + 1;

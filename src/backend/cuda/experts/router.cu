@@ -11,8 +11,8 @@
 namespace ingot::cuda {
 namespace {
 
-constexpr int kWarps = 16, kMaxBlocks = 8;   // in a cluster; every device allows 8 blocks
-constexpr int kAhead = 8, kChunk = 32 * 8;   // loads of a lane in flight; elements in one load of a warp
+constexpr int kWarps = 16, kMaxBlocks = 8;                  // in a cluster; every device allows 8 blocks
+constexpr int kAhead = 8, kChunk = 32 * 8;                  // loads of a lane in flight; elements in one load of a warp
 constexpr int64_t kMaxTokens = 16, kMaxColumns = 16 << 10;  // each token reads the whole router from the L2 cache
 
 struct Params {

@@ -169,6 +169,7 @@ void expert_tiles(const ExpertMatmul& m, const ExpertOrder& order, Device& devic
   p.y_arranged = m.y_arranged;
   CHECK(!p.y_arranged || (p.y_packs && w.n_out % kArrangedCols == 0));
   p.act = m.gate;
+  if (m.tiling.streams) return stream_experts(p, m.knows_experts, device);
   if (order.tile_rows == kGroupRows) return expert_groups(p, device);
   with_kind(w, [&](auto kind) {
     using K = decltype(kind);

@@ -1,4 +1,4 @@
-// Shared by tiles.cu and groups.cu: products of tiles of rows with the matrices of their experts (ExpertOrder).
+// Shared by tiles.cu, groups.cu and stream.cu: products of tiles of rows with the matrices of their experts (ExpertOrder).
 #pragma once
 #include "backend/cuda/experts/experts.h"
 #include "backend/cuda/launch.cuh"
@@ -93,5 +93,7 @@ __device__ __forceinline__ void write_sums(const TileParams& p, const RowTile& t
 namespace ingot::cuda {
 
 void expert_groups(expert_tiles_kernel::TileParams p, Device& device);  // groups.cu; p.n_steps is computed there
+// stream.cu, which sets p.n_steps, too. knows_order: the order may be read before the previous kernel has ended.
+void stream_experts(const expert_tiles_kernel::TileParams& p, bool knows_order, Device& device);
 
 }  // namespace ingot::cuda

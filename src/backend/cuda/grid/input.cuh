@@ -7,10 +7,13 @@
 // unit, the columns of the other units are zeros, so one accumulator holds the sums of all units.
 #pragma once
 #include "backend/cuda/grid/stream.cuh"
+#include "backend/cuda/matmul/code_bytes.cuh"
 #include "backend/cuda/matmul/matvec_step.cuh"
 
 namespace ingot::cuda::grid {
 
+using code_bytes::byte_order, code_bytes::ByteOrder, code_bytes::bytes_of, code_bytes::rounded_bytes,
+    code_bytes::totals_of;
 using matvec_step::Kind;
 
 // One thread's view of its block.
@@ -23,9 +26,10 @@ struct Block {
   // Sums of squares of the activations: [kWarps, max_rows]; if a product takes a row at a time, [kWarps] for even rows,
   // then for odd rows.
   float* squares;
-  float* angles;          // [rot_dim]: of the row of the block's task of attention
-  Choice* choice;         // [max_rows]: the experts of the layer
-  uint32_t kv_barriers;   // shared address of [kWarps, 2]: of the copies of keys and values of each warp
+  float* angles;         // [rot_dim]: of the row of the block's task of attention
+  Choice* choice;        // [max_rows]: the experts of the layer
+  float* fresh;          // with experts: the block's part of the residual stream (RouterShare)
+  uint32_t kv_barriers;  // shared address of [kWarps, 2]: of the copies of keys and values of each warp
   const int warp, lane;
 
   // The data of a layer is in shared memory, because the first access to constant memory is slow.
@@ -69,17 +73,6 @@ __device__ __forceinline__ uint4 load_again(uint32_t address) {
 __device__ __forceinline__ int recomputed(int v) {
   asm volatile("" : "+r"(v));
   return v;
-}
-
-// The order of a lane's 8 codes as bytes of two words. The digits of a word are its codes; a mask has codes 0 to 3. A
-// mask of nibbles selects every other code (packed_weight.h).
-struct ByteOrder {
-  uint32_t first, second, first_mask, second_mask;
-};
-INGOT_HD constexpr ByteOrder byte_order(Layout layout) {
-  return layout == Layout::kCodes4      ? ByteOrder{0x5140, 0x7362, 0x00FF00FF, 0x00FF00FF}
-         : layout == Layout::kCodesE2M1 ? ByteOrder{0x6420, 0x7531, 0x0000FFFF, 0x0000FFFF}
-                                        : ByteOrder{0x3210, 0x7654, 0xFFFFFFFF, 0};
 }
 
 // The activations of one step in shared memory, for codes.
@@ -132,30 +125,9 @@ __device__ __forceinline__ float warp_max_size(float v) {
   return __uint_as_float(__reduce_max_sync(0xFFFFFFFFu, __float_as_uint(v)));
 }
 
-// Rounds 4 columns times `inverse` to integers of 16 bits. Returns byte 0 or 1 of each, which the selector `which` of
-// __byte_perm chooses. The low bits of a float near 2^23 are its integer part, so adding `rounder` rounds.
-__device__ __forceinline__ uint32_t rounded_bytes(const float4& v, float inverse, float rounder, uint32_t which) {
-  const auto bits = [&](float column) { return __float_as_uint(fmaf(column, inverse, rounder)); };
-  return __byte_perm(__byte_perm(bits(v.x), bits(v.y), which), __byte_perm(bits(v.z), bits(v.w), which), 0x5410);
-}
-
-// The sums of the halves of a unit, in the first of its lanes: four lanes have high bytes, four have low bytes. In a
-// lane, the sums of both halves share a register, because each has less than 15 bits.
-template <bool kGroup16>
-__device__ __forceinline__ int2 totals_of(uint32_t first, uint32_t second) {
-  const auto sum = [](uint32_t bytes, int more) { return __dp4a(static_cast<int>(bytes), 0x01010101, more); };
-  int own = kGroup16 ? sum(first, 0) + (sum(second, 0) << 16) : sum(first, sum(second, 0));
-#pragma unroll
-  for (int i = 1; i <= 2; i *= 2) own += __shfl_xor_sync(0xFFFFFFFFu, own, i);
-  const int other = __shfl_xor_sync(0xFFFFFFFFu, own, 4);
-  if constexpr (!kGroup16) return {256 * own + other, 0};
-  const int own_first = static_cast<int16_t>(own), other_first = static_cast<int16_t>(other);
-  return {256 * own_first + other_first, 256 * ((own - own_first) >> 16) + ((other - other_first) >> 16)};
-}
-
 template <class K>  // Kind
 __device__ __forceinline__ void put_codes(CodesInput& to, const float4 (&v)[2], int zero, int lane) {
-  constexpr float kLargest = 127 * 256, kRounder = 0x1.8p23f;
+  using code_bytes::kLargest, code_bytes::kRounder;
   constexpr ByteOrder kOrder = byte_order(K::kLayout);
   const float amax = warp_max_size(max_or_nan(largest(v[0]), largest(v[1])));
   const float inverse = amax > 0 ? __fdividef(kLargest, amax) : 0.0f;

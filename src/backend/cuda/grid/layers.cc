@@ -17,6 +17,11 @@ namespace {
 
 constexpr size_t kStaticShared = 3072;  // for the kernel's static memory and the driver's
 constexpr size_t kChoiceShared = sizeof(int) * 2 * grid::kMaxUsed * grid::kMaxRows;
+// Of new values of the residual stream (grid::RouterShare).
+size_t fresh_shared(int dim, int max_rows, int n_blocks) {
+  const int n_units = grid::divide_up(dim / kTileRows, n_blocks);
+  return sizeof(float) * 2 * kTileRows * static_cast<size_t>(n_units * max_rows);
+}
 constexpr int kMaxGridExperts = 512;
 
 bool is_multiple(int n, int unit) { return n % unit == 0; }
@@ -36,29 +41,31 @@ grid::Shape shape_of(const LayersStep& step, const DeviceLimits& device) {
   const LayersShape& s = step.shape;
   const StepLayer& first = step.layers[0];
   const int row_bytes = kv_row_bytes(step);
-  grid::Shape shape{.dim = s.dim,
-                    .ffn = s.ffn,
-                    .n_heads = s.n_heads,
-                    .n_kv_heads = s.n_kv_heads,
-                    .head_dim = s.head_dim,
-                    .rot_dim = s.rot_dim,
-                    .half_split = s.half_split,
-                    .q_norm = first.q_norm != nullptr,
-                    .k_norm = first.k_norm != nullptr,
-                    .biases = false,
-                    .act = s.act,
-                    .n_layers = step.n_layers,
-                    .window = first.window,
-                    .kv_block = step.kv.block_size,
-                    .n_experts = s.n_experts,
-                    .n_used = s.n_used,
-                    .sigmoid = s.sigmoid,
-                    .normalize = s.normalize,
-                    .n_blocks = device.n_multiprocessors,
-                    .shared_bytes = static_cast<int>(device.most_shared - kStaticShared -
-                                                     (s.n_experts > 0 && step.n_tokens > 1 ? kChoiceShared : 0)),
-                    .panels_at_once = row_bytes / grid::panel_bytes(row_bytes),
-                    .max_rows = max_rows_of(step)};
+  grid::Shape shape{
+      .dim = s.dim,
+      .ffn = s.ffn,
+      .n_heads = s.n_heads,
+      .n_kv_heads = s.n_kv_heads,
+      .head_dim = s.head_dim,
+      .rot_dim = s.rot_dim,
+      .half_split = s.half_split,
+      .q_norm = first.q_norm != nullptr,
+      .k_norm = first.k_norm != nullptr,
+      .biases = false,
+      .act = s.act,
+      .n_layers = step.n_layers,
+      .window = first.window,
+      .kv_block = step.kv.block_size,
+      .n_experts = s.n_experts,
+      .n_used = s.n_used,
+      .sigmoid = s.sigmoid,
+      .normalize = s.normalize,
+      .n_blocks = device.n_multiprocessors,
+      .shared_bytes = static_cast<int>(
+          device.most_shared - kStaticShared - (s.n_experts > 0 && step.n_tokens > 1 ? kChoiceShared : 0) -
+          (s.n_experts > 0 ? fresh_shared(s.dim, max_rows_of(step), device.n_multiprocessors) : 0)),
+      .panels_at_once = row_bytes / grid::panel_bytes(row_bytes),
+      .max_rows = max_rows_of(step)};
   for (int i = 0; i < kLayerWeights; ++i) shape.kinds[i] = kind_of(first.products[i]);
   for (int l = 0; l < step.n_layers; ++l)
     for (int i = kWeightQ; i <= kWeightV; ++i) shape.biases |= step.layers[l].products[i].bias != nullptr;
@@ -96,12 +103,11 @@ bool experts_fit(const LayersShape& s) {
 bool shape_fits(const LayersStep& step) {
   const LayersShape& s = step.shape;
   const DeviceKv& kv = step.kv;
-  return experts_fit(s) && step.n_tokens <= grid::kMaxRows && step.n_layers > 0 &&
-         step.n_layers <= grid::kMaxLayers && (s.head_dim == 64 || s.head_dim == 128) &&
-         is_multiple(s.n_heads, s.n_kv_heads) && s.n_heads <= grid::kMaxGroup * s.n_kv_heads &&
-         is_multiple(s.dim, 32) && is_multiple(s.ffn, 32) && dtype_bytes(kv.dtype) <= 2 && !has_scales(kv.dtype) &&
-         kv.n_parts == 2 && kv.head_dim == s.head_dim && is_multiple(kv.block_size, grid::kStepKeys) &&
-         kv.n_rows() / 8 <= INT32_MAX;
+  return experts_fit(s) && step.n_tokens <= grid::kMaxRows && step.n_layers > 0 && step.n_layers <= grid::kMaxLayers &&
+         (s.head_dim == 64 || s.head_dim == 128) && is_multiple(s.n_heads, s.n_kv_heads) &&
+         s.n_heads <= grid::kMaxGroup * s.n_kv_heads && is_multiple(s.dim, 32) && is_multiple(s.ffn, 32) &&
+         dtype_bytes(kv.dtype) <= 2 && !has_scales(kv.dtype) && kv.n_parts == 2 && kv.head_dim == s.head_dim &&
+         is_multiple(kv.block_size, grid::kStepKeys) && kv.n_rows() / 8 <= INT32_MAX;
 }
 
 std::string kinds_source(const grid::Shape& s) {
@@ -117,12 +123,13 @@ const char* element_of(DType dtype) {
 
 // Byte offsets in the scratch. heads and kv_heads are in columns.
 struct Scratch {
-  size_t heads, attended, hidden, logits, parts, stats, bytes;
+  size_t heads, attended, hidden, logits, squares, parts, stats, bytes;
 };
 // The barriers come first, at a fixed place, because each step leaves them ready for the next one.
 constexpr size_t kEnded = 256, kMaxTasks = 256, kCounters = kEnded + kMaxTasks * sizeof(unsigned);
 
-Scratch scratch_of(int64_t n_rows, int64_t heads, int64_t kv_heads, int64_t ffn, int64_t n_parts, int64_t head_dim) {
+Scratch scratch_of(int64_t n_rows, int64_t dim, int64_t heads, int64_t kv_heads, int64_t ffn, int64_t n_parts,
+                   int64_t head_dim) {
   Scratch at{};
   size_t end = kCounters;
   const auto take = [&](int64_t bytes) {
@@ -131,7 +138,8 @@ Scratch scratch_of(int64_t n_rows, int64_t heads, int64_t kv_heads, int64_t ffn,
   at.heads = take(n_rows * (n_rows > 1 ? 1 : 2) * (heads + 2 * kv_heads) * 4);
   at.attended = take(n_rows * heads * 2);
   at.hidden = take(n_rows * ffn * 2);
-  at.logits = take(n_rows * kMaxGridExperts * 4);
+  at.logits = take(n_rows * kMaxGridExperts * 8);
+  at.squares = take(dim / kTileRows * grid::kMaxRows * 4);
   at.parts = take(n_parts * head_dim * 4);
   at.stats = take(n_parts * 8);
   at.bytes = end;
@@ -180,7 +188,8 @@ int longest_on_grid(const LayersStep& step) {
 size_t grid_scratch_bytes(int width, int head_dim, const DeviceLimits& device) {
   if (!device.chip().runs_grid) return 0;
   const int64_t dim = std::max(head_dim, 1);
-  return scratch_of(grid::kMaxRows, width, width, width, int64_t{device.n_multiprocessors} * grid::kMaxGroup, dim)
+  return scratch_of(grid::kMaxRows, width, width, width, width, int64_t{device.n_multiprocessors} * grid::kMaxGroup,
+                    dim)
       .bytes;
 }
 
@@ -217,14 +226,15 @@ void run_grid(const void* kernel, const LayersStep& step, void* scratch, Device&
   p.max_blocks = step.batch.max_blocks;
   char* const base = static_cast<char*>(scratch);
   const Scratch at =
-      scratch_of(step.n_tokens, int64_t{s.n_heads} * s.head_dim, int64_t{s.n_kv_heads} * s.head_dim, shape.hidden(),
-                 int64_t{step.n_tokens} * s.n_heads * shape.n_splits(step.n_tokens), s.head_dim);
+      scratch_of(step.n_tokens, s.dim, int64_t{s.n_heads} * s.head_dim, int64_t{s.n_kv_heads} * s.head_dim,
+                 shape.hidden(), int64_t{step.n_tokens} * s.n_heads * shape.n_splits(step.n_tokens), s.head_dim);
   p.barrier = reinterpret_cast<unsigned*>(base);
   p.ended = reinterpret_cast<unsigned*>(base + kEnded);
   p.heads = reinterpret_cast<float*>(base + at.heads);
   p.attended = reinterpret_cast<half*>(base + at.attended);
   p.hidden = reinterpret_cast<half*>(base + at.hidden);
-  p.logits = reinterpret_cast<float*>(base + at.logits);
+  p.logits = reinterpret_cast<int64_t*>(base + at.logits);
+  p.squares = reinterpret_cast<float*>(base + at.squares);
   p.parts = reinterpret_cast<float*>(base + at.parts);
   p.stats = reinterpret_cast<float2*>(base + at.stats);
   // All blocks run at the same time, or none does, because other streams may use the GPU, too.

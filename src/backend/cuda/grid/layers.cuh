@@ -7,13 +7,14 @@
 
 namespace ingot::cuda::grid {
 
-// A product of all rows at once, or of a row at a time. ready() waits for its input.
-template <class C, int kPhase, class Ready>
-__device__ __forceinline__ void product_of(const Block<C>& b, Ring<C>& ring, const Layer& layer, Ready&& ready) {
+// A product of all rows at once, or of a row at a time. ready() waits for its input. sink takes the outputs of kOut.
+template <class C, int kPhase, class Ready, class Sink = NoSink>
+__device__ __forceinline__ void product_of(const Block<C>& b, Ring<C>& ring, const Layer& layer, Ready&& ready,
+                                           const Sink& sink = {}) {
   if constexpr (C::kShape.rows_of(kPhase) > 1) {
-    RowsProduct<C, kPhase>(b, layer).run(ring, ready);
+    RowsProduct<C, kPhase>(b, layer).run(ring, ready, sink);
   } else {
-    product<C, kPhase>(b, ring, layer, ready);
+    product<C, kPhase>(b, ring, layer, ready, sink);
   }
 }
 
@@ -29,12 +30,16 @@ __device__ __forceinline__ void compute(const Block<C>& b, Ring<C> ring, const T
     product_of<C, kQkv>(b, ring, layer, [&] {
       if (i > 0) b.sync_grid();
     });
-    task.runs ? Attention<C, K>(b, layer, task, of_warp).run() : ready();
-    product_of<C, kOut>(b, ring, layer, ready);
     if constexpr (C::kShape.n_experts > 0) {
-      Router<C> router(b, layer);
-      product<C, kGateUp>(b, ring, layer, [&] { ready(), router.put_logits(); }, [&] { router.choose(ring); });
+      RouterShare<C>::clear(b.p);
+      task.runs ? Attention<C, K>(b, layer, task, of_warp).run() : ready();
+      const RouterShare<C> share(b, layer);
+      product_of<C, kOut>(b, ring, layer, ready, share);
+      share.add();
+      product_of<C, kGateUp>(b, ring, layer, [&] { ready(), Router<C>{b, layer}.choose(ring); });
     } else {
+      task.runs ? Attention<C, K>(b, layer, task, of_warp).run() : ready();
+      product_of<C, kOut>(b, ring, layer, ready);
       product_of<C, kGateUp>(b, ring, layer, ready);
     }
     if (i + 1 < C::kShape.n_layers) b.copy_layer(i + 1);
@@ -49,6 +54,7 @@ __device__ __forceinline__ void run(const Params& p) {
   __shared__ uint32_t table[256];
   __shared__ float squares[kWarps * C::kShape.max_rows];
   __shared__ float angles[C::kShape.rot_dim > 0 ? C::kShape.rot_dim : 1];
+  __shared__ __align__(16) float fresh[C::kShape.n_experts > 0 ? RouterShare<C>::kValues : 1];
   __shared__ Choice choice[C::kShape.n_experts > 0 ? C::kShape.max_rows : 1];
   __shared__ Task<C> task;
   constexpr Places kAt = places_of(C::kShape);
@@ -71,7 +77,8 @@ __device__ __forceinline__ void run(const Params& p) {
       table[thread] = static_cast<uint32_t>((entry(thread & 15) & 255) | (entry(thread >> 4) & 255) << 8);
     }
   }
-  const Block<C> b{p, shared, table, squares, angles, choice, shared_address(kv_barriers), thread / 32, thread % 32};
+  const Block<C> b{p,           shared,     table, squares, angles, choice, fresh, shared_address(kv_barriers),
+                   thread / 32, thread % 32};
   b.copy_layer(0);
   fence_barriers();
   __syncthreads();

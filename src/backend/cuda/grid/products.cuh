@@ -5,32 +5,6 @@
 
 namespace ingot::cuda::grid {
 
-// Twice the E2M1 numbers of 8 codes, as signed bytes.
-__device__ __forceinline__ uint2 bytes_of_e2m1(uint32_t word) {
-  const uint32_t size = word & 0x77777777u, which = (word >> 1 & 0x44444444u) | 0x32103210u;
-  const auto four = [&](int shift) {  // each nibble looks up both signs, and chooses one
-    const uint32_t plus = __byte_perm(0x03020100u, 0x0C080604u, size >> shift),
-                   minus = __byte_perm(0xFDFEFF00u, 0xF4F8FAFCu, size >> shift);
-    return __byte_perm(plus, minus, which >> shift);
-  };
-  return {four(0), four(16)};
-}
-
-// The codes of a unit as bytes, in their byte_order().
-template <class K>
-__device__ __forceinline__ uint2 bytes_of(const uint4* pieces /* of the lane's row */, int u, const uint32_t* table) {
-  if constexpr (K::kLayout == Layout::kCodes8) {
-    const uint4& v = pieces[u / 2];
-    return u % 2 ? make_uint2(v.z, v.w) : make_uint2(v.x, v.y);
-  } else {
-    const uint32_t word = word_of(pieces[0], u);
-    if constexpr (K::kLayout == Layout::kCodesE2M1) return bytes_of_e2m1(word);
-    if constexpr (K::kLayout == Layout::kCodes4) return {word & 0x0F0F0F0Fu, word >> 4 & 0x0F0F0F0Fu};
-    const auto pair = [&](int i) { return table[word >> (8 * i) & 255]; };
-    return {pair(0) | pair(1) << 16, pair(2) | pair(3) << 16};
-  }
-}
-
 // The scales of a unit of a row, each with its minimum.
 template <class K>
 struct alignas(2 * (K::kGroup16 ? 2 : 1) * (K::kMin ? 2 : 1)) UnitScales {
@@ -181,11 +155,21 @@ __device__ __forceinline__ void use_units(const Block<C>& b, Ring<C>& ring, int 
     }
 }
 
+// Takes new values of the residual stream, and ignores them.
+struct NoSink {
+  __device__ __forceinline__ void put(int, int, int, float, float) const {}
+};
+template <class Sink>
+inline constexpr bool has_sink = true;
+template <>
+inline constexpr bool has_sink<NoSink> = false;
+
 // Adds up the sums of the warps. Thread o writes output o of a batch of a row's units. squares: of the row's columns of
-// each warp. `residual`: added to the output of kOut and kDown.
-template <class C, int kPhase>
+// each warp. `residual`: added to the output of kOut and kDown. norm: the weight of the next norm for output o.
+template <class C, int kPhase, class Sink>
 __device__ __forceinline__ void finish(const Block<C>& b, const Layer& layer, int token, int first_unit, int n_units,
-                                       const float* sums, const float* squares_of_warps, float residual) {
+                                       const float* sums, const float* squares_of_warps, float residual, float norm,
+                                       const Sink& sink) {
   constexpr PhasePlan kPlan = plan_of(C::kShape, kPhase);
   constexpr Shape kShape = C::kShape;
   const Params& p = b.p;
@@ -211,7 +195,9 @@ __device__ __forceinline__ void finish(const Block<C>& b, const Layer& layer, in
   }
   total[0] *= w->factor * inverse;
   if constexpr (kPhase == kOut || kPhase == kDown) {
-    p.x[token * p.x_stride + first_unit * kTileRows + o] = residual + total[0];
+    total[0] += residual;
+    p.x[token * p.x_stride + first_unit * kTileRows + o] = total[0];
+    sink.put(unit, token, row, total[0], norm);
   } else if constexpr (kPhase == kGateUp) {
     const float weight = kShape.n_experts > 0 ? b.choice[token].weights[out / kShape.ffn] : 1.0f;
     p.hidden[token * kShape.hidden() + out] =
@@ -224,11 +210,10 @@ __device__ __forceinline__ void finish(const Block<C>& b, const Layer& layer, in
   }
 }
 
-// One product of a layer, for one row after another. ready() waits for the input. staged() is called when the first row
-// is in shared memory.
-template <class C, int kPhase, class Ready, class Staged>
+// One product of a layer, for one row after another. ready() waits for the input. sink takes the outputs of kOut.
+template <class C, int kPhase, class Ready, class Sink>
 __device__ __forceinline__ void product(const Block<C>& b, Ring<C>& ring, const Layer& layer, Ready&& ready,
-                                        Staged&& staged) {
+                                        const Sink& sink) {
   constexpr PhasePlan kPlan = plan_of(C::kShape, kPhase);
   constexpr bool kAdds = kPhase == kOut || kPhase == kDown;
   const Params& p = b.p;
@@ -245,7 +230,6 @@ __device__ __forceinline__ void product(const Block<C>& b, Ring<C>& ring, const 
   ready();
   Run run = units.run(units.first);
   if (units.first < units.end) stage(run.row);
-  staged();
   constexpr int kBatch = kPlan.batch, kGroupSums = (kPhase == kGateUp ? 2 : 1) * kWarps * kTileRows;
   int turn = 0;
 #pragma unroll 1
@@ -253,26 +237,24 @@ __device__ __forceinline__ void product(const Block<C>& b, Ring<C>& ring, const 
 #pragma unroll 1
     for (int first = run.first; first < run.end; first += kBatch, turn ^= 1) {
       const int n_units = min(kBatch, run.end - first), o = static_cast<int>(threadIdx.x);
-      const float residual = kAdds && o < n_units * kTileRows
-                                 ? __ldcg(p.x + run.row * p.x_stride + first * kTileRows + o)
-                                 : 0.0f;
+      const float residual =
+          kAdds && o < n_units * kTileRows ? __ldcg(p.x + run.row * p.x_stride + first * kTileRows + o) : 0.0f;
+      const float norm = kPhase == kOut && has_sink<Sink> && o < n_units * kTileRows
+                             ? __ldg(layer.ffn_norm + first * kTileRows + o)
+                             : 0.0f;
       float* const sums = b.template sums<kPhase>(turn);
 #pragma unroll 1
       for (int unit = 0; unit < n_units; unit += kPlan.at_once)
         use_units<C, kPhase>(b, ring, first + unit, min(kPlan.at_once, n_units - unit),
                              sums + unit / kPlan.at_once * kGroupSums);
       sync_block();
-      finish<C, kPhase>(b, layer, run.row, first, n_units, sums, squares_of(run.row), residual);
+      finish<C, kPhase>(b, layer, run.row, first, n_units, sums, squares_of(run.row), residual, norm, sink);
     }
     at = units.end_of(run);
     if (!C::kShape.has_rows() || at >= units.end) break;
     run = units.run(at);
     stage(run.row);
   }
-}
-template <class C, int kPhase, class Ready>
-__device__ __forceinline__ void product(const Block<C>& b, Ring<C>& ring, const Layer& layer, Ready&& ready) {
-  product<C, kPhase>(b, ring, layer, ready, [] {});
 }
 
 }  // namespace ingot::cuda::grid

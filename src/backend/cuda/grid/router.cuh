@@ -1,6 +1,6 @@
-// The choice of the experts of one or more tokens, each a row. Each block multiplies the residual stream by the router's
-// matrix, of which it has a few experts. After a barrier for all blocks, a warp of each block for each row chooses among
-// all logits. Meanwhile the other warps stage the input of the experts' products.
+// The choice of the experts of one or more tokens, each a row. Each block multiplies the columns of the residual stream
+// that it has just written by the router's matrix. After the barrier behind this phase, a warp of each block for each
+// row chooses among all logits. Meanwhile the other warps stage the input of the experts' products.
 #pragma once
 #include "backend/cuda/grid/products.cuh"
 
@@ -12,86 +12,97 @@ __device__ __forceinline__ uint32_t order_of(float v) {
   return v != v ? 0 : bits >> 31 ? ~bits : bits | 0x80000000u;
 }
 
+// A block's share of the router's product: the columns of the residual stream that the block writes in the phase kOut.
+// The blocks' parts of a logit are added up as integers, so the order does not matter. The norm's factor follows later.
+template <class C>
+struct RouterShare {
+  static constexpr Shape kShape = C::kShape;
+  static constexpr int kUnits = divide_up(plan_of(kShape, kOut).n_units, kShape.n_blocks);
+  static constexpr int kExperts = up_to(kShape.n_experts, 32), kAbreast = kThreads / kExperts;  // rows at a time
+  static constexpr int kValues = 2 * kUnits * kShape.max_rows * kTileRows;
+  static constexpr float kOne = 0x1p28f, kMost = 0x1p26f;  // the integer of 1; the largest part
+  const Block<C>& b;
+  const int first_unit, n_units;
+  const int expert;
+  uint4 w[kUnits][2];  // halves
+
+  __device__ __forceinline__ RouterShare(const Block<C>& block, const Layer& layer)
+      : RouterShare(block, layer, Units(plan_of(kShape, kOut).n_units, kShape.n_blocks)) {}
+  __device__ __forceinline__ RouterShare(const Block<C>& block, const Layer& layer, const Units& units)
+      : b(block),
+        first_unit(units.first),
+        n_units(units.end - units.first),
+        expert(static_cast<int>(threadIdx.x) % kExperts) {
+#pragma unroll
+    for (int i = 0; i < kUnits; ++i) {
+      const bool in = i < n_units && expert < kShape.n_experts;
+      const half* from = layer.router + int64_t{expert} * kShape.dim + (first_unit + i) * kTileRows;
+#pragma unroll
+      for (int j = 0; j < 2; ++j) w[i][j] = in ? __ldg(reinterpret_cast<const uint4*>(from) + j) : uint4{};
+    }
+  }
+  // Values of a row's 16 columns of a unit: x, then x times the norm's weight.
+  __device__ __forceinline__ float* values(int unit, int row) const {
+    return b.fresh + ((unit - first_unit) * kShape.max_rows + row) * 2 * kTileRows;
+  }
+  // Notes a new value of the residual stream. norm: the weight of its column.
+  __device__ __forceinline__ void put(int unit, int row, int column, float x, float norm) const {
+    values(unit, row)[column] = x, values(unit, row)[kTileRows + column] = x * norm;
+  }
+  // Adds the noted values to all logits, and writes their squares.
+  __device__ __forceinline__ void add() const {
+    sync_block();
+    if (n_units == 0) return;
+    const int n_rows = kShape.has_rows() ? b.p.n_rows : 1, thread = static_cast<int>(threadIdx.x);
+    const bool adds = expert < kShape.n_experts && thread < kAbreast * kExperts;
+#pragma unroll 1
+    for (int row = thread / kExperts; adds && row < n_rows; row += kAbreast) {
+      float sum = 0;
+#pragma unroll
+      for (int i = 0; i < kUnits; ++i) {
+        if (i >= n_units) break;
+        const float4* x = reinterpret_cast<const float4*>(values(first_unit + i, row) + kTileRows);
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          const uint32_t pairs[2] = {word_of(w[i][j / 2], j % 2 * 2), word_of(w[i][j / 2], j % 2 * 2 + 1)};
+          const float2 low = __half22float2(half2_of(pairs[0])), high = __half22float2(half2_of(pairs[1]));
+          sum += dot(x[j], {low.x, low.y, high.x, high.y});
+        }
+      }
+      const float part = fminf(fmaxf(sum, -kMost), kMost) * kOne;
+      asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::"l"(b.p.logits + row * kShape.n_experts + expert),
+                   "l"(__float2ll_rn(part))
+                   : "memory");
+    }
+    const int unit = thread / kShape.max_rows, row = thread % kShape.max_rows;
+    if (unit >= n_units || row >= n_rows) return;
+    float squares = 0;
+#pragma unroll
+    for (int i = 0; i < kTileRows; i += 4) {
+      const float4 x = *reinterpret_cast<const float4*>(values(first_unit + unit, row) + i);
+      squares += dot(x, x);
+    }
+    b.p.squares[(first_unit + unit) * kShape.max_rows + row] = squares;
+  }
+  // Sets the sums of all logits to zero. Between this and add(), there must be a barrier for all blocks.
+  static __device__ __forceinline__ void clear(const Params& p) {
+    const int i = static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x);
+    if (i < (kShape.has_rows() ? p.n_rows : 1) * kShape.n_experts) p.logits[i] = 0;
+  }
+};
+
 template <class C>
 struct Router {
   static constexpr Shape kShape = C::kShape;
-  static constexpr int kExperts = divide_up(kShape.n_experts, kShape.n_blocks);  // of a block: every n_blocks-th
-  static constexpr int kPieces = divide_up(kShape.dim, 4 * kThreads);            // of 4 columns, of a thread
-  static constexpr int kLogits = divide_up(kShape.n_experts, 32);                // of a lane
+  static constexpr int kLogits = divide_up(kShape.n_experts, 32);  // of a lane
+  static constexpr int kUnits = plan_of(kShape, kOut).n_units, kSquares = divide_up(kUnits, 32);
   static constexpr int kNone = 0x7FFFFFFF;
-  static constexpr int kRows = kShape.max_rows, kRowsAtOnce = smallest_of(kRows, largest_of(1, 8 / kPieces));
-  static constexpr int kSums = kExperts + 1;  // of a row: of its experts, and of its squares
   const Block<C>& b;
   const Layer& layer;
-  uint2 w[kExperts][kPieces];  // halves
-  float4 norm[kPieces];
-  unsigned barrier = 0;  // of thread 0
 
-  static __device__ __forceinline__ int expert(int i) {
-    return static_cast<int>(blockIdx.x) + i * kShape.n_blocks;
-  }
-  static __device__ __forceinline__ int column(int piece) {
-    return 4 * (static_cast<int>(threadIdx.x) + piece * kThreads);
-  }
-  __device__ __forceinline__ Router(const Block<C>& block, const Layer& of) : b(block), layer(of) {
-#pragma unroll
-    for (int piece = 0; piece < kPieces; ++piece) {
-      const bool in = column(piece) < kShape.dim;
-      norm[piece] = in ? __ldg(reinterpret_cast<const float4*>(layer.ffn_norm + column(piece))) : float4{};
-#pragma unroll
-      for (int i = 0; i < kExperts; ++i)
-        w[i][piece] = in && expert(i) < kShape.n_experts
-                          ? __ldg(reinterpret_cast<const uint2*>(layer.router + int64_t{expert(i)} * kShape.dim +
-                                                                 column(piece)))
-                          : uint2{};
-    }
-  }
-
-  // Writes the logits of the block's experts, and arrives at the barrier of all blocks.
-  __device__ __forceinline__ void put_logits() {
-    const int n_rows = kShape.has_rows() ? b.p.n_rows : 1;
-    const auto sums_of = [&](int warp, int row) { return b.template sums<kGateUp>(0) + (warp * kRows + row) * kSums; };
-#pragma unroll 1
-    for (int first = 0; first < n_rows; first += kRowsAtOnce) {
-      float sums[kRowsAtOnce][kSums] = {};
-#pragma unroll
-      for (int i = 0; i < kRowsAtOnce; ++i)
-        if (!kShape.has_rows() || first + i < n_rows) add_row(sums[i], b.p.x + (first + i) * b.p.x_stride);
-#pragma unroll
-      for (int i = 0; i < kRowsAtOnce; ++i) {
-        if (first + i >= n_rows) break;
-#pragma unroll
-        for (int k = 0; k < kSums; ++k) {
-          const float sum = warp_sum(sums[i][k]);
-          if (b.lane == 0) sums_of(b.warp, first + i)[k] = sum;
-        }
-      }
-    }
-    sync_block();
-    if (b.warp > 0) return;
-#pragma unroll 1
-    for (int i = b.lane; i < kExperts * n_rows; i += 32) {
-      const int row = i / kExperts, own = expert(i % kExperts);
-      if (own >= kShape.n_experts) continue;
-      float total = 0, all = 0;
-#pragma unroll
-      for (int warp = 0; warp < kWarps; ++warp)
-        total += sums_of(warp, row)[i % kExperts], all += sums_of(warp, row)[kExperts];
-      total *= rsqrtf(all / static_cast<float>(kShape.dim) + b.p.eps);
-      b.p.logits[row * kShape.n_experts + own] =
-          total + (layer.router_bias != nullptr ? layer.router_bias[own] : 0.0f);
-    }
-    __syncwarp();
-    if (b.lane == 0) barrier = arrive_grid(b.p.barrier, kShape.n_blocks, blockIdx.x == 0);
-  }
-
-  // The first warps wait for all logits, and each chooses for a row.
+  // When all logits are complete, each of the first warps chooses for a row.
   __device__ __forceinline__ void choose(const Ring<C>& ring) const {
-    const int n_rows = kShape.has_rows() ? b.p.n_rows : 1;
-    if (b.warp >= n_rows) return;
-    if (threadIdx.x == 0) await_grid(b.p.barrier, barrier);
-    __syncwarp();
-    if constexpr (kShape.has_rows()) asm volatile("bar.sync 2, %0;" ::"r"(32 * n_rows) : "memory");
+    if (b.warp >= (kShape.has_rows() ? b.p.n_rows : 1)) return;
     float scores[kLogits];
     score(scores, b.p.logits + b.warp * kShape.n_experts);
     uint32_t keys[kLogits];  // 0: already chosen, NaN or no expert
@@ -130,28 +141,22 @@ struct Router {
   }
 
  private:
-  // Adds the thread's part of a row to its sums.
-  __device__ __forceinline__ void add_row(float (&sums)[kSums], const float* row /* [dim] */) const {
+  // Scores of experts lane, lane + 32, ... of a row. sums: [n_experts]
+  __device__ __forceinline__ void score(float (&scores)[kLogits], const int64_t* sums) const {
+    int64_t own[kLogits];
+    float squares = 0, top = minus_infinity(), sum = 0;
 #pragma unroll
-    for (int piece = 0; piece < kPieces; ++piece) {
-      if (column(piece) >= kShape.dim) continue;
-      const float4 x = load4(row, column(piece)), normed = times(x, norm[piece]);
-      sums[kExperts] += dot(x, x);
+    for (int j = 0; j < kLogits; ++j) own[j] = b.lane + 32 * j < kShape.n_experts ? __ldcg(sums + b.lane + 32 * j) : 0;
 #pragma unroll
-      for (int i = 0; i < kExperts; ++i) {
-        const float2 low = __half22float2(half2_of(w[i][piece].x)), high = __half22float2(half2_of(w[i][piece].y));
-        sums[i] += dot(normed, {low.x, low.y, high.x, high.y});
-      }
-    }
-  }
-
-  // Scores of experts lane, lane + 32, ... of a row. logits: [n_experts]
-  __device__ __forceinline__ void score(float (&scores)[kLogits], const float* logits) const {
-    float top = minus_infinity(), sum = 0;
+    for (int j = 0; j < kSquares; ++j)
+      if (b.lane + 32 * j < kUnits) squares += __ldcg(b.p.squares + (b.lane + 32 * j) * kShape.max_rows + b.warp);
+    const float inverse = rsqrtf(warp_sum(squares) / static_cast<float>(kShape.dim) + b.p.eps) / RouterShare<C>::kOne;
 #pragma unroll
     for (int j = 0; j < kLogits; ++j) {
       const int e = b.lane + 32 * j;
-      scores[j] = e < kShape.n_experts ? __ldcg(logits + e) : minus_infinity();
+      scores[j] = minus_infinity();
+      if (e < kShape.n_experts)
+        scores[j] = static_cast<float>(own[j]) * inverse + (layer.router_bias != nullptr ? layer.router_bias[e] : 0.0f);
       top = fmaxf(top, scores[j]);
     }
     if constexpr (kShape.sigmoid) {

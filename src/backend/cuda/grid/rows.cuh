@@ -5,7 +5,7 @@
 //
 // In this file, lane 4g + t has operands of token g, and sums of tokens 2t and 2t + 1.
 #pragma once
-#include "backend/cuda/grid/input.cuh"
+#include "backend/cuda/grid/products.cuh"
 
 namespace ingot::cuda::grid {
 
@@ -28,9 +28,9 @@ class RowsProduct {
     if (kNorm && units.first < units.end) copy_norm(kPhase == kQkv ? of.attention_norm : of.ffn_norm);
   }
 
-  // ready() waits for the input.
-  template <class Ready>
-  __device__ __forceinline__ void run(Ring<C>& ring, Ready&& ready) {
+  // ready() waits for the input. sink takes the outputs of kOut.
+  template <class Ready, class Sink>
+  __device__ __forceinline__ void run(Ring<C>& ring, Ready&& ready, const Sink& sink) {
     ready();
 #pragma unroll 1
     for (int first = units.first; first < units.end; first += kPlan.batch) {
@@ -47,7 +47,7 @@ class RowsProduct {
       if (kNorm && first == units.first) put_squares();
       const float residual = kAdds ? residual_of(first, n_units) : 0.0f;
       sync_block();
-      finish(first, n_units, residual);
+      finish(first, n_units, residual, sink);
       if (first + kPlan.batch < units.end) sync_block();
     }
   }
@@ -308,7 +308,8 @@ class RowsProduct {
   }
 
   // Adds up the sums of the warps, and writes the outputs of a batch of units.
-  __device__ __forceinline__ void finish(int first, int n_units, float residual) const {
+  template <class Sink>
+  __device__ __forceinline__ void finish(int first, int n_units, float residual, const Sink& sink) const {
     const Params& p = b.p;
     const int f = static_cast<int>(threadIdx.x) % kOutputs;
     const Output output(f);
@@ -337,7 +338,10 @@ class RowsProduct {
       total[0] *= w->factor * K::kPerLevel * inverse;
       if constexpr (kAdds) {
         float* const to = residual_at(output, unit);
-        *to = (i < kAtOnce ? residual : __ldcg(to)) + total[0];
+        total[0] += i < kAtOnce ? residual : __ldcg(to);
+        *to = total[0];
+        if constexpr (kPhase == kOut && has_sink<Sink>)
+          sink.put(unit, output.token, output.row, total[0], __ldg(layer.ffn_norm + unit * kTileRows + output.row));
       } else if constexpr (kPhase == kGateUp) {
         total[1] *= w[1].factor * K::kPerLevel * inverse;
         p.hidden[output.token * kShape.hidden() + place_in_row<C, kWeightDown>(out)] =

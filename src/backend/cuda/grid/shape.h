@@ -224,7 +224,8 @@ struct Params {
   float* heads;     // [n_rows, n_planes, (n_heads + 2 n_kv_heads) head_dim]: sums of q, k and v
   half* attended;   // [n_rows, n_heads * head_dim]
   half* hidden;     // [n_rows, ffn]; with experts [n_rows, n_used, ffn], each part times the weight of its expert
-  float* logits;    // [n_rows, n_experts]
+  int64_t* logits;  // [n_rows, n_experts]: sums of the products of the router, in units of 2^-28
+  float* squares;   // [dim / 16, max_rows]: of the residual stream
   float* parts;     // [n_rows, n_kv_heads, n_splits, group, head_dim]
   float2* stats;    // [n_rows, n_kv_heads, n_splits, group]: maximum, total
   unsigned* ended;  // [n_rows, n_kv_heads]: barriers of the splits of a head
