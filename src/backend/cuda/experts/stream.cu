@@ -1,8 +1,8 @@
 // Products of rows of activations with the matrices of their experts, if experts have few rows each (ExpertOrder with
-// tiles of kStreamRows rows). Each block stays until the end, and has an equal share of the weights of the chosen
-// experts. One warp copies the share through a ring in shared memory, as fast as the memory sends it. The other warps
-// multiply: each has some of the columns of a tile of 16 outputs, and multiplies them by up to eight rows, as integers
-// (code_bytes.cuh). Then the sums of the warps are added up.
+// tiles of kStreamRows rows). Blocks stay until the end, and share the weights of the chosen experts equally. A warp
+// computes a unit alone: 16 outputs of a row tile, with a gate 16 of each matrix. It copies its weights through a ring
+// of its own, across the ends of units, so it waits for no other warp. It multiplies them by up to eight rows at once,
+// as integers (code_bytes.cuh). The block's activations are in shared memory as integers.
 #include <algorithm>
 
 #include "backend/cuda/cluster/cluster.cuh"
@@ -20,23 +20,18 @@ using expert_tiles_kernel::TileParams;
 
 namespace {
 
-constexpr int kWarps = 16, kThreads = 32 * kWarps;  // that multiply
-constexpr int kCopyThreads = 128;                   // only one lane copies, but setmaxnreg is for groups of four warps
+constexpr int kWarps = 16, kThreads = 32 * kWarps;
 constexpr int kSetRows = 4, kSets = kStreamRows / kSetRows;  // a set: the rows of one product of the tensor core
-constexpr int kSetOutputs = kTileRows * kSetRows;
-constexpr int kMaxSlots = 16, kFewestSlots = 3;
-constexpr size_t kSumBytes = 32 << 10;  // at most for the sums of a batch, unless one group needs more
-constexpr size_t kStaticShared = 2048;  // more than the kernel declares
+constexpr int kTilesAtOnce = 2;                              // row tiles whose activations are in shared memory
+constexpr int kMaxSlots = 8, kFewestSlots = 2;               // of a ring
+constexpr size_t kStaticShared = 2048 + 1024;                // more than the kernel declares, and the system's
 
-// A unit is a tile of 16 outputs of one row tile; with a gate, a tile of each matrix. Its columns are cut into chunks
-// of up to 16 steps, one step for each warp. If a row has few steps, units are processed side by side, as a group.
 struct Params : TileParams {
-  int n_chunks, parts, at_once;  // of a unit; steps of a chunk; units of a group
-  int n_slots, batch;            // of the ring; groups whose sums are added up at a time
-  bool knows_order;              // before the previous kernel has ended
+  int n_slots;
+  bool knows_order;  // before the previous kernel has ended
 };
 
-// The activations of a step and a set.
+// The activations of a step of 128 columns and a set of rows.
 template <class K>
 struct alignas(16) SetInput {
   static constexpr int kGroups = K::kGroup16 ? 2 : 1;  // of columns with their own scale, in a unit of 32 columns
@@ -45,320 +40,319 @@ struct alignas(16) SetInput {
   float scale[kSetRows];
 };
 
-template <class K>
-constexpr int kCodeBytes = 16 * 32 * K::kPieces;
-template <class K>
-constexpr int kScaleBytes = 32 * K::kScaleBytes;
-
-// Byte offsets in shared memory.
-struct Places {
-  int sums, ring, slot_bytes, turn_floats;
-};
+// A slot of a ring has some steps of a unit: codes of all steps, then their scales; with a gate, these of both matrices.
 template <class K, int kGates>
-__host__ __device__ inline Places places_of(const Params& p) {
-  Places at{};
-  at.sums = kWarps * p.n_chunks * kSets * static_cast<int>(sizeof(SetInput<K>));
-  at.turn_floats = p.batch * kGates * kWarps * kSets * kSetOutputs;
-  at.ring = at.sums + 2 * 4 * at.turn_floats;
-  at.slot_bytes = p.at_once * p.parts * K::kSlotBytes;
-  return at;
+struct Slot {
+  static constexpr int kSteps = kGates == 1 && !has_bytes(K::kLayout) ? 2 : 1;
+  static constexpr int kCodes = 16 * 32 * K::kPieces, kScales = 32 * K::kScaleBytes;  // bytes of a step
+  static constexpr int kMatrixBytes = kSteps * (kCodes + kScales), kBytes = kGates * kMatrixBytes;
+};
+
+template <class K>
+__host__ __device__ constexpr int input_bytes(int n_steps) {
+  return kTilesAtOnce * n_steps * kSets * static_cast<int>(sizeof(SetInput<K>));
 }
 
 #if INGOT_WGMMA
 
-// Units of a block's share that belong to one row tile.
-struct Run {
-  RowTile rows;
-  int tile, n;  // the first tile of outputs, and the number of units
-  __device__ __forceinline__ Run(const Params& p, int at, int end) {
-    const int r = at / p.n_tiles;
-    tile = at - r * p.n_tiles, n = min(end - at, p.n_tiles - tile);
-    const int32_t* of = &p.order.tiles[r].expert;
-    rows = {__ldcg(of), __ldcg(of + 1), __ldcg(of + 2)};
-  }
-};
-
-// The position of a reader or a writer in the ring. Barriers: "full" of each slot, then "empty" of each slot.
-struct Ring {
-  uint32_t base, barriers;  // shared addresses
-  int n_slots, slot_bytes, slot = 0;
-  uint32_t parity = 0;
-  __device__ __forceinline__ uint32_t full() const { return barriers + 8 * slot; }
-  __device__ __forceinline__ uint32_t empty() const { return barriers + 8 * (kMaxSlots + slot); }
-  __device__ __forceinline__ int place() const { return slot * slot_bytes; }
-  __device__ __forceinline__ void advance() {
-    if (++slot == n_slots) slot = 0, parity ^= 1;
-  }
-};
-
-// One lane copies the block's share: codes of the units of a group, then their scales.
-template <class K, int kGates>
-__device__ __forceinline__ void copy_weights(const Params& p, Ring ring, int first, int end) {
-  const int scales_at = p.at_once * p.parts * kCodeBytes<K>;
-#pragma unroll 1
-  for (int at = first; at < end;) {
-    const Run run(p, at, end);
-    PackedWeight w[kGates];
-#pragma unroll
-    for (int j = 0; j < kGates; ++j) w[j] = matrix_of(p.w[j], run.rows.expert);
-#pragma unroll 1
-    for (int unit = 0; unit < run.n; unit += p.at_once)
-#pragma unroll 1
-      for (int chunk = 0; chunk < p.n_chunks; ++chunk) {
-        const int n = min(p.at_once, run.n - unit) * min(p.parts, p.n_steps - chunk * p.parts);
-        const int64_t step = int64_t{run.tile + unit} * p.n_steps + chunk * p.parts;
-#pragma unroll
-        for (int j = 0; j < kGates; ++j) {
-          await(ring.empty(), ring.parity ^ 1);
-          const uint32_t to = ring.base + ring.place();
-          expect_bytes(ring.full(), n * K::kSlotBytes);
-          cluster::fetch(to, static_cast<const char*>(w[j].data) + step * kCodeBytes<K>, n * kCodeBytes<K>,
-                         ring.full());
-          cluster::fetch(to + scales_at, static_cast<const char*>(w[j].scales) + step * kScaleBytes<K>,
-                         n * kScaleBytes<K>, ring.full());
-          ring.advance();
-        }
-      }
-    at += run.n;
-  }
-}
-
-// Turns a warp's columns of a row tile into integers. row: the lane's row of the tile. Lanes 8i to 8i + 7 have row i of
-// a set: four lanes have the high bytes and four the low bytes of the same columns.
+// Turns a step of the rows of a set into integers. Lanes 8i to 8i + 7 have row i of the set, from `row` on: four lanes
+// have the high bytes and four the low bytes of the same columns. With `has_row` false, the row is zero.
 template <class K>
-__device__ __forceinline__ void stage(const Params& p, SetInput<K>* to /* [n_chunks, kSets] */, int part, int row,
-                                      int n_rows, int lane) {
+__device__ __forceinline__ void stage(const Params& p, SetInput<K>& to, const half* row, bool has_row, int step,
+                                      int lane) {
   constexpr ByteOrder kOrder = byte_order(K::kLayout);
   const float rounder = lane & 4 ? kRounder : kRounder + 128;
   const uint32_t which = lane & 4 ? 0x0040 : 0x0051;
-  const int n_sets = (n_rows + kSetRows - 1) / kSetRows;
-#pragma unroll 1
-  for (int i = 0; i < p.n_chunks * n_sets; ++i) {
-    const int chunk = i / n_sets, set = i - chunk * n_sets, of_set = lane / 8, token = set * kSetRows + of_set;
-    const int step = chunk * p.parts + part;
-    if (step >= p.n_steps) break;
-    const int own_row = __shfl_sync(0xFFFFFFFFu, row, token);
-    const half* const from = p.x + p.row_of_x(own_row) * p.x_stride;
-    float4 v[4][2];
-    float amax = 0;
+  float4 v[4][2];
+  float amax = 0;
 #pragma unroll
-    for (int u = 0; u < 4; ++u)
+  for (int u = 0; u < 4; ++u)
 #pragma unroll
-      for (int piece = 0; piece < 2; ++piece) {
-        const int column = step * kTileCols + u * 32 + lane % 4 * 4 + 16 * piece;
-        const bool in = token < n_rows && column < p.n_in;
-        const uint2 raw = in ? __ldcg(reinterpret_cast<const uint2*>(from + column)) : uint2{};
-        const float2 low = __half22float2(half2_of(raw.x)), high = __half22float2(half2_of(raw.y));
-        v[u][piece] = {low.x, low.y, high.x, high.y};
-      }
-#pragma unroll
-    for (int u = 0; u < 4; ++u)
-#pragma unroll
-      for (const float4& piece : v[u])
-        amax = max_or_nan(
-            amax, max_or_nan(max_or_nan(fabsf(piece.x), fabsf(piece.y)), max_or_nan(fabsf(piece.z), fabsf(piece.w))));
-#pragma unroll
-    for (int i = 1; i <= 2; i *= 2) amax = max_or_nan(amax, __shfl_xor_sync(0xFFFFFFFFu, amax, i));
-    const float inverse = amax > 0 ? __fdividef(kLargest, amax) : 0.0f;
-    SetInput<K>& input = to[chunk * kSets + set];
-    uint2 words[4];
-#pragma unroll
-    for (int u = 0; u < 4; ++u) {
-      const uint32_t first = rounded_bytes(v[u][0], inverse, rounder, which),
-                     second = rounded_bytes(v[u][1], inverse, rounder, which);
-      words[u] = make_uint2(__byte_perm(first, second, kOrder.first), __byte_perm(first, second, kOrder.second));
-      if constexpr (K::kMin || K::kZero) {
-        const int2 totals = totals_of<K::kGroup16>(first, second);
-        const int factor = K::kMin ? 1 : -p.w[0].zero;
-        if (lane % 8 == 0) {
-          int* const of_unit = &input.totals[of_set][u * SetInput<K>::kGroups];
-          of_unit[0] = factor * totals.x;
-          if constexpr (K::kGroup16) of_unit[1] = factor * totals.y;
-        }
-      }
+    for (int piece = 0; piece < 2; ++piece) {
+      const int column = step * kTileCols + u * 32 + lane % 4 * 4 + 16 * piece;
+      const uint2 raw = has_row && column < p.n_in ? __ldcg(reinterpret_cast<const uint2*>(row + column)) : uint2{};
+      const float2 low = __half22float2(half2_of(raw.x)), high = __half22float2(half2_of(raw.y));
+      v[u][piece] = {low.x, low.y, high.x, high.y};
     }
-    input.bytes[0][lane] = make_uint4(words[0].x, words[0].y, words[1].x, words[1].y);
-    input.bytes[1][lane] = make_uint4(words[2].x, words[2].y, words[3].x, words[3].y);
-    if (lane % 8 == 0) input.scale[of_set] = amax * (1.0f / kLargest);
-  }
-  __syncwarp();
-}
-
-// Adds a step of 16 outputs to the sums of the lane: outputs g and g + 8 of row t of each set, for lane 4g + t.
-// release() is called when the slot has been read, with words of all loads.
-template <class K, int n_sets, class Release>
-__device__ __forceinline__ void multiply(float (&acc)[n_sets][2], const char* codes, const char* scales,
-                                         const SetInput<K>* input /* [n_sets] */, int lane, const uint32_t* table,
-                                         Release&& release) {
-  constexpr int kRowPieces = K::kPieces / 2, kGroups = SetInput<K>::kGroups, kRowScales = 4 * Scales<K>::kWords;
-  const uint4* from = reinterpret_cast<const uint4*>(codes) + lane;
-  uint4 upper[kRowPieces], lower[kRowPieces];
 #pragma unroll
-  for (int i = 0; i < kRowPieces; ++i) upper[i] = from[64 * i], lower[i] = from[64 * i + 32];
-  const Scales<K> of_rows[2] = {Scales<K>(scales + lane / 4 * kRowScales),
-                                Scales<K>(scales + (lane / 4 + 8) * kRowScales)};
-  uint32_t loaded = of_rows[0].words[0] | of_rows[1].words[0] | of_rows[0].words[Scales<K>::kWords - 1] |
-                    of_rows[1].words[Scales<K>::kWords - 1];
+  for (int u = 0; u < 4; ++u)
 #pragma unroll
-  for (int i = 0; i < kRowPieces; ++i) loaded |= upper[i].x | lower[i].x;
-  release(loaded);
-  float sums[n_sets][2] = {};
+    for (const float4& piece : v[u])
+      amax = max_or_nan(
+          amax, max_or_nan(max_or_nan(fabsf(piece.x), fabsf(piece.y)), max_or_nan(fabsf(piece.z), fabsf(piece.w))));
+#pragma unroll
+  for (int i = 1; i <= 2; i *= 2) amax = max_or_nan(amax, __shfl_xor_sync(0xFFFFFFFFu, amax, i));
+  const float inverse = amax > 0 ? __fdividef(kLargest, amax) : 0.0f;
+  uint2 words[4];
 #pragma unroll
   for (int u = 0; u < 4; ++u) {
-    const uint2 a = bytes_of<K>(upper, u, table), b = bytes_of<K>(lower, u, table);
-#pragma unroll
-    for (int set = 0; set < n_sets; ++set) {
-      const uint2 x = reinterpret_cast<const uint2*>(&input[set].bytes[u / 2][lane])[u % 2];
-      constexpr ByteOrder kOrder = byte_order(K::kLayout);
-#pragma unroll
-      for (int h = 0; h < kGroups; ++h) {
-        const int total = K::kMin || K::kZero ? input[set].totals[lane % 4][u * kGroups + h] : 0;
-        int c[4] = {0, K::kMin ? 0 : total, 0, K::kMin ? 0 : total};
-        if constexpr (K::kGroup16) {
-          mma_bytes<!K::kZero>(c, a.x, b.x, a.y, b.y, x.x & (h == 0 ? kOrder.first_mask : ~kOrder.first_mask),
-                               x.y & (h == 0 ? kOrder.second_mask : ~kOrder.second_mask));
-        } else {
-          mma_bytes<!K::kZero>(c, a.x, b.x, a.y, b.y, x.x, x.y);
-        }
-#pragma unroll
-        for (int r = 0; r < 2; ++r) {
-          sums[set][r] += of_rows[r].get(u, h, false) * static_cast<float>(256 * c[2 * r] + c[2 * r + 1]);
-          if constexpr (K::kMin) sums[set][r] += of_rows[r].get(u, h, true) * static_cast<float>(total);
-        }
+    const uint32_t first = rounded_bytes(v[u][0], inverse, rounder, which),
+                   second = rounded_bytes(v[u][1], inverse, rounder, which);
+    words[u] = make_uint2(__byte_perm(first, second, kOrder.first), __byte_perm(first, second, kOrder.second));
+    if constexpr (K::kMin || K::kZero) {
+      const int2 totals = totals_of<K::kGroup16>(first, second);
+      const int factor = K::kMin ? 1 : -p.w[0].zero;
+      if (lane % 8 == 0) {
+        int* const of_unit = &to.totals[lane / 8][u * SetInput<K>::kGroups];
+        of_unit[0] = factor * totals.x;
+        if constexpr (K::kGroup16) of_unit[1] = factor * totals.y;
       }
     }
   }
-#pragma unroll
-  for (int set = 0; set < n_sets; ++set)
-#pragma unroll
-    for (int r = 0; r < 2; ++r) acc[set][r] += input[set].scale[lane % 4] * sums[set][r];
+  to.bytes[0][lane] = make_uint4(words[0].x, words[0].y, words[1].x, words[1].y);
+  to.bytes[1][lane] = make_uint4(words[2].x, words[2].y, words[3].x, words[3].y);
+  if (lane % 8 == 0) to.scale[lane / 8] = amax * (1.0f / kLargest);
 }
+
+// The codes and scales of a step, in a lane's registers: outputs g and g + 8 for lane 4g + t.
+template <class K>
+struct Step {
+  static constexpr int kRowPieces = K::kPieces / 2;
+  uint4 upper[kRowPieces], lower[kRowPieces];
+  Scales<K> rows[2];
+
+  __device__ __forceinline__ Step(const char* codes, const char* scales, int lane)
+      : rows{Scales<K>(scales + lane / 4 * (4 * Scales<K>::kWords)),
+             Scales<K>(scales + (lane / 4 + 8) * (4 * Scales<K>::kWords))} {
+    const uint4* from = reinterpret_cast<const uint4*>(codes) + lane;
+#pragma unroll
+    for (int i = 0; i < kRowPieces; ++i) upper[i] = from[64 * i], lower[i] = from[64 * i + 32];
+  }
+  // Combines a word of each load.
+  __device__ __forceinline__ uint32_t words() const {
+    uint32_t words = 0;
+#pragma unroll
+    for (int r = 0; r < 2; ++r)
+#pragma unroll
+      for (int i = 0; i < Scales<K>::kWords; i += 4) words |= rows[r].words[i];
+#pragma unroll
+    for (int i = 0; i < kRowPieces; ++i) words |= upper[i].x | lower[i].x;
+    return words;
+  }
+
+  // Adds the products with the rows of a set to the lane's sums: those of row t.
+  __device__ __forceinline__ void multiply(float (&acc)[2], const SetInput<K>& input, int lane,
+                                           const uint32_t* table) const {
+    constexpr int kGroups = SetInput<K>::kGroups;
+    constexpr ByteOrder kOrder = byte_order(K::kLayout);
+    float sums[2] = {};
+#pragma unroll
+    for (int pair = 0; pair < 2; ++pair) {
+      const uint4 x = input.bytes[pair][lane];
+      int totals[2 * kGroups] = {};
+      if constexpr (K::kMin || K::kZero) {
+#pragma unroll
+        for (int i = 0; i < 2 * kGroups; ++i) totals[i] = input.totals[lane % 4][pair * 2 * kGroups + i];
+      }
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        const int u = 2 * pair + j;
+        const uint2 a = bytes_of<K>(upper, u, table), b = bytes_of<K>(lower, u, table);
+        const uint2 own = j == 0 ? make_uint2(x.x, x.y) : make_uint2(x.z, x.w);
+#pragma unroll
+        for (int h = 0; h < kGroups; ++h) {
+          const int total = totals[j * kGroups + h], start = K::kMin ? 0 : total;
+          int c[4] = {0, start, 0, start};
+          const uint32_t first_mask = h == 0 ? kOrder.first_mask : ~kOrder.first_mask,
+                         second_mask = h == 0 ? kOrder.second_mask : ~kOrder.second_mask;
+          mma_bytes<!K::kZero>(c, a.x, b.x, a.y, b.y, K::kGroup16 ? own.x & first_mask : own.x,
+                               K::kGroup16 ? own.y & second_mask : own.y);
+#pragma unroll
+          for (int r = 0; r < 2; ++r) {
+            sums[r] += rows[r].get(u, h, false) * static_cast<float>(256 * c[2 * r] + c[2 * r + 1]);
+            if constexpr (K::kMin) sums[r] += rows[r].get(u, h, true) * static_cast<float>(total);
+          }
+        }
+      }
+    }
+    const float scale = input.scale[lane % 4];
+#pragma unroll
+    for (int r = 0; r < 2; ++r) acc[r] += scale * sums[r];
+  }
+};
+
+// A warp's ring, and the place in the weights from which it copies next.
+template <class K, int kGates>
+struct Ring {
+  using S = Slot<K, kGates>;
+  const Params& p;
+  const uint32_t base, barriers;  // shared addresses
+  const int end, lane;            // end: of the block's units
+  int unit, step = 0;             // to be copied next
+  int slot = 0, copied = 0;       // slots to be used next, to be filled next
+  uint32_t parity = 0;
+  const char *codes[kGates] = {}, *scales[kGates] = {};  // of `unit`
+
+  __device__ __forceinline__ Ring(const Params& of, uint32_t base_of, uint32_t barriers_of, int first_unit, int end_of,
+                                  int lane_of)
+      : p(of), base(base_of), barriers(barriers_of), end(end_of), lane(lane_of), unit(first_unit) {
+    begin_unit();
+    for (int i = 0; i < p.n_slots; ++i) copy_next(0);
+  }
+  __device__ __forceinline__ void begin_unit() {
+    if (unit >= end) return;
+    const int tile = unit / p.n_tiles;
+    const int64_t first = int64_t{unit - tile * p.n_tiles} * p.n_steps, expert = __ldcg(&p.order.tiles[tile].expert);
+#pragma unroll
+    for (int j = 0; j < kGates; ++j) {
+      const PackedWeight w = matrix_of(p.w[j], expert);
+      codes[j] = static_cast<const char*>(w.data) + first * S::kCodes;
+      scales[j] = static_cast<const char*>(w.scales) + first * S::kScales;
+    }
+  }
+  // zero: 0 that depends on all loads from the slot.
+  __device__ __forceinline__ void copy_next(uint32_t zero) {
+    if (unit >= end) return;
+    const int n = min(S::kSteps, p.n_steps - step);
+    if (lane == 0) {
+      const uint32_t to = base + copied * S::kBytes + zero, barrier = barriers + 8 * copied;
+      expect_bytes(barrier, n * kGates * (S::kCodes + S::kScales));
+#pragma unroll
+      for (int j = 0; j < kGates; ++j) {
+        cluster::fetch(to + j * S::kMatrixBytes, codes[j] + step * S::kCodes, n * S::kCodes, barrier);
+        cluster::fetch(to + j * S::kMatrixBytes + S::kSteps * S::kCodes, scales[j] + step * S::kScales, n * S::kScales,
+                       barrier);
+      }
+    }
+    copied = copied + 1 == p.n_slots ? 0 : copied + 1;
+    step += S::kSteps;
+    if (step < p.n_steps) return;
+    step = 0, unit += kWarps;
+    begin_unit();
+  }
+  __device__ __forceinline__ void await_copy() const {
+    await(barriers + 8 * slot, parity);
+    __syncwarp();
+  }
+  // Fills the slot again. A load from shared memory may wait behind loads from global memory, so the copy depends on
+  // the loaded words of all lanes. `zero` is 0, which the compiler does not know.
+  __device__ __forceinline__ void release(uint32_t words, uint32_t zero) {
+    copy_next(__reduce_or_sync(0xFFFFFFFFu, words & zero));
+    if (++slot == p.n_slots) slot = 0, parity ^= 1;
+  }
+};
 
 // One thread's view of its block.
 template <class K, int kGates>
 struct Block {
+  using S = Slot<K, kGates>;
   const Params& p;
-  const Places at;
-  char* const shared;
+  char* const shared;    // activations [kTilesAtOnce, n_steps, kSets], then rings
+  RowTile* const tiles;  // [kTilesAtOnce]
+  int* const rows;       // [kTilesAtOnce, kStreamRows]
   const uint32_t* const table;
-  const uint32_t zero;                // 0, which the compiler does not know
-  const int warp, lane, local, part;  // local: which of the units side by side
+  const uint32_t zero;  // 0, which the compiler does not know
+  const int warp, lane;
 
-  __device__ __forceinline__ SetInput<K>* input() const {
-    return reinterpret_cast<SetInput<K>*>(shared) + warp * p.n_chunks * kSets;
-  }
-  __device__ __forceinline__ float* sums(int turn) const {  // [groups, kGates, kWarps, n_sets, kSetOutputs]
-    return reinterpret_cast<float*>(shared + at.sums) + turn * at.turn_floats;
+  __device__ __forceinline__ SetInput<K>& input(int tile, int step, int set) const {
+    return reinterpret_cast<SetInput<K>*>(shared)[(tile * p.n_steps + step) * kSets + set];
   }
 
-  // Multiplies a group of units, and writes the warp's sums.
+  // Puts the activations of n row tiles from `first` on into shared memory.
+  __device__ __forceinline__ void stage_tiles(int first, int n) const {
+    const int own = min(static_cast<int>(threadIdx.x) / 32 % kTilesAtOnce, n - 1);
+    static_assert(kTilesAtOnce == 2 && kWarps % 2 == 0);  // half of the warps have a tile each
+    const int32_t* of = &p.order.tiles[first + own].expert;
+    const RowTile tile{__ldcg(of), __ldcg(of + 1), __ldcg(of + 2)};
+    const int row = lane < tile.n ? __ldcg(p.order.order + tile.first + lane) : 0;
+    if (warp < n) {
+      if (lane == 0) tiles[own] = tile;
+      if (lane < kStreamRows) rows[own * kStreamRows + lane] = row;
+    }
+    if (warp % kTilesAtOnce >= n) return;
+    const int n_sets = tile.n > kSetRows ? 2 : 1;
+#pragma unroll 1
+    for (int i = warp / kTilesAtOnce; i < p.n_steps * n_sets; i += kWarps / kTilesAtOnce) {
+      const int step = i / n_sets, set = i - step * n_sets, token = set * kSetRows + lane / 8;
+      const int64_t from = p.row_of_x(__shfl_sync(0xFFFFFFFFu, row, token)) * p.x_stride;
+      stage<K>(p, input(own, step, set), p.x + from, token < tile.n, step, lane);
+    }
+  }
+
   template <int n_sets>
-  __device__ __forceinline__ void use_group(Ring& ring, float* to, bool has_unit) const {
+  __device__ __forceinline__ void use_unit(Ring<K, kGates>& ring, int unit, int own) const {
     float acc[kGates][n_sets][2] = {};
 #pragma unroll 1
-    for (int chunk = 0; chunk < p.n_chunks; ++chunk)
+    for (int step = 0; step < p.n_steps; step += S::kSteps) {
+      ring.await_copy();
+      const char* const slot = shared + input_bytes<K>(p.n_steps) + (warp * p.n_slots + ring.slot) * S::kBytes;
+      constexpr int kLoads = kGates * S::kSteps;
 #pragma unroll
-      for (int gate = 0; gate < kGates; ++gate) {
-        await(ring.full(), ring.parity);
-        __syncwarp();
-        // A load from shared memory may wait behind loads from global memory, and an arrival can overtake both. So the
-        // arrival depends on the loaded words.
-        const auto release = [&](uint32_t words) {
-          if (lane == 0) arrive(ring.empty() | (words & zero));
-        };
-        if (has_unit && chunk * p.parts + part < p.n_steps) {
-          const char* const slot = shared + at.ring + ring.place();
-          const int step = local * p.parts + part;
-          multiply<K, n_sets>(acc[gate], slot + step * kCodeBytes<K>,
-                              slot + p.at_once * p.parts * kCodeBytes<K> + step * kScaleBytes<K>,
-                              input() + chunk * kSets, lane, table, release);
-        } else {
-          release(0);
-        }
-        ring.advance();
+      for (int i = 0; i < kLoads; ++i) {
+        const Step<K> of = load(slot, i);
+        if (i == kLoads - 1) ring.release(of.words(), zero);
+        if (kGates == 1 && i > 0 && step + i >= p.n_steps) break;
+#pragma unroll
+        for (int set = 0; set < n_sets; ++set)
+          of.multiply(acc[i / S::kSteps][set], input(own, step + i % S::kSteps, set), lane, table);
       }
-    if (!has_unit) return;
+    }
 #pragma unroll
-    for (int gate = 0; gate < kGates; ++gate)
-#pragma unroll
-      for (int set = 0; set < n_sets; ++set)
-#pragma unroll
-        for (int r = 0; r < 2; ++r)
-          to[((gate * kWarps + warp) * n_sets + set) * kSetOutputs + 32 * r + lane] = acc[gate][set][r];
-  }
-
-  // Adds up the sums of the warps, and writes the outputs of a batch of units. row: the lane's row of the tile.
-  __device__ __forceinline__ void finish(const Run& run, int first_unit, int n_units, const float* sums,
-                                         int row) const {
-    const int n_outputs = (run.rows.n + kSetRows - 1) / kSetRows * kSetOutputs;
-#pragma unroll 1
-    for (int f = static_cast<int>(threadIdx.x); f < n_units * n_outputs; f += kThreads) {
-      const int unit = f / n_outputs, of_unit = f - unit * n_outputs, group = unit / p.at_once;
-      const int token = of_unit / kSetOutputs * kSetRows + lane % 4;
-      const int64_t out = int64_t{run.tile + first_unit + unit} * kTileRows + of_unit / 32 % 2 * 8 + lane / 4;
-      const float* from = sums + (group * kGates * kWarps + (unit - group * p.at_once) * p.parts) * n_outputs + of_unit;
-      float total[2] = {0, 0};
-#pragma unroll 4
-      for (int i = 0; i < p.parts; ++i, from += n_outputs) {
-        total[0] += from[0];
-        if constexpr (kGates == 2) total[1] += from[kWarps * n_outputs];
-      }
-      const int own_row = __shfl_sync(0xFFFFFFFFu, row, token);
-      if (token >= run.rows.n || out >= p.w[0].n_out) continue;
+    for (int set = 0; set < n_sets; ++set) {
+      const int token = set * kSetRows + lane % 4;
+      if (token >= tiles[own].n) break;
+      float total[2][2] = {};
 #pragma unroll
       for (int j = 0; j < kGates; ++j)
-        total[j] = total[j] * p.w[j].factor +
-                   (p.bias[j] != nullptr ? __ldg(p.bias[j] + run.rows.expert * p.w[0].n_out + out) : 0.0f);
-      const float value = kGates == 2 ? act_mul(total[0], total[1], p.act) : total[0];
-      const int64_t to = own_row * p.y_stride + out;
+#pragma unroll
+        for (int r = 0; r < 2; ++r) total[j][r] = acc[j][set][r];
+      write(total, tiles[own].expert, rows[own * kStreamRows + token],
+            int64_t{unit % p.n_tiles} * kTileRows + lane / 4);
+    }
+  }
+  // Step i of the loads of a slot: all steps of a matrix, then those of the other matrix.
+  __device__ __forceinline__ Step<K> load(const char* slot, int i) const {
+    const char* const matrix = slot + i / S::kSteps * S::kMatrixBytes;
+    const int step = i % S::kSteps;
+    return Step<K>(matrix + step * S::kCodes, matrix + S::kSteps * S::kCodes + step * S::kScales, lane);
+  }
+  // Writes outputs `out` and out + 8 of a row. total: of each matrix.
+  __device__ __forceinline__ void write(const float (&total)[2][2], int64_t expert, int64_t row, int64_t out) const {
+#pragma unroll
+    for (int r = 0; r < 2; ++r, out += 8) {
+      if (out >= p.w[0].n_out) return;
+      float v[2] = {};
+#pragma unroll
+      for (int j = 0; j < kGates; ++j)
+        v[j] = total[j][r] * p.w[j].factor +
+               (p.bias[j] != nullptr ? __ldg(p.bias[j] + expert * p.w[0].n_out + out) : 0.0f);
+      const float value = kGates == 2 ? act_mul(v[0], v[1], p.act) : v[0];
       if (p.y_f32) {
-        static_cast<float*>(p.y)[to] = value;
+        static_cast<float*>(p.y)[row * p.y_stride + out] = value;
       } else {
-        static_cast<half*>(p.y)[to] = from_float<half>(value);
+        static_cast<half*>(p.y)[row * p.y_stride + out] = from_float<half>(value);
       }
     }
   }
 
-  __device__ __forceinline__ void run_all(Ring ring, int first, int end) const {
-    int turn = 0;
+  // The units from `first` on, some row tiles at a time.
+  __device__ __forceinline__ void run(Ring<K, kGates>& ring, int first, int end) const {
+    int unit = first + warp;
 #pragma unroll 1
-    for (int at = first; at < end;) {
-      const Run run(p, at, end);
-      const int row = lane < run.rows.n ? __ldcg(p.order.order + run.rows.first + lane) : 0;
-      stage<K>(p, input(), part, row, run.rows.n, lane);
-      const int most_units = p.batch * p.at_once, n_sets = run.rows.n > kSetRows ? 2 : 1;
-      const int group_floats = kGates * kWarps * n_sets * kSetOutputs;
+    for (int tile = first / p.n_tiles; tile * p.n_tiles < end; tile += kTilesAtOnce) {
+      stage_tiles(tile, min(kTilesAtOnce, (end - 1) / p.n_tiles - tile + 1));
+      __syncthreads();
 #pragma unroll 1
-      for (int unit = 0; unit < run.n; unit += most_units, turn ^= 1) {
-        const int n_units = min(most_units, run.n - unit);
-        float* to = sums(turn);
-#pragma unroll 1
-        for (int i = 0; i < n_units; i += p.at_once, to += group_floats) {
-          const bool has_unit = local < min(p.at_once, n_units - i);
-          n_sets == 1 ? use_group<1>(ring, to, has_unit) : use_group<2>(ring, to, has_unit);
-        }
-        asm volatile("bar.sync 1, %0;" ::"n"(kThreads) : "memory");
-        finish(run, unit, n_units, sums(turn), row);
+      for (; unit < min(end, (tile + kTilesAtOnce) * p.n_tiles); unit += kWarps) {
+        const int own = unit / p.n_tiles - tile;
+        tiles[own].n > kSetRows ? use_unit<2>(ring, unit, own) : use_unit<1>(ring, unit, own);
       }
-      at += run.n;
+      __syncthreads();
     }
   }
 };
 #endif
 
 template <class K, int kGates>
-__global__ void __launch_bounds__(kThreads + kCopyThreads, 1) stream_kernel(const __grid_constant__ Params p) {
+__global__ void __launch_bounds__(kThreads, 1) stream_kernel(const __grid_constant__ Params p) {
 #if INGOT_WGMMA
   extern __shared__ __align__(128) char shared[];
-  __shared__ __align__(8) uint64_t barriers[2 * kMaxSlots];
+  __shared__ __align__(8) uint64_t barriers[kWarps * kMaxSlots];
+  __shared__ RowTile tiles[kTilesAtOnce];
+  __shared__ int rows[kTilesAtOnce * kStreamRows];
   __shared__ uint32_t table[K::kLayout == Layout::kCodebook4 ? 256 : 1];
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32;
-  const Places at = places_of<K, kGates>(p);
-  const Ring ring{shared_address(shared) + at.ring, shared_address(barriers), p.n_slots, at.slot_bytes};
-  if (thread < p.n_slots) {
-    init_barrier(ring.barriers + 8 * thread, 1);
-    init_barrier(ring.barriers + 8 * (kMaxSlots + thread), kWarps);
-  }
+  if (thread < kWarps * kMaxSlots) init_barrier(shared_address(barriers + thread), 1);
   if (K::kLayout == Layout::kCodebook4 && thread < 256) {
     const auto level = [&](int code) {
       return quant::codebook_entry(p.w[0].codebook_low, p.w[0].codebook_high, code) & 255;
@@ -372,31 +366,21 @@ __global__ void __launch_bounds__(kThreads + kCopyThreads, 1) stream_kernel(cons
   const int64_t n_units = int64_t{__ldcg(p.order.n_tiles)} * p.n_tiles;
   const int first = static_cast<int>(n_units * blockIdx.x / gridDim.x),
             end = static_cast<int>(n_units * (blockIdx.x + 1) / gridDim.x);
-  if (warp >= kWarps) {
-    shrink_registers<32>();
-    if (thread == kThreads) copy_weights<K, kGates>(p, ring, first, end);
-    return;
-  }
-  grow_registers<112>();
+  if (first == end) return;
+  const uint32_t base = shared_address(shared);
+  Ring<K, kGates> ring(p, base + input_bytes<K>(p.n_steps) + warp * p.n_slots * Slot<K, kGates>::kBytes,
+                       shared_address(barriers + warp * kMaxSlots), first + warp, end, lane);
   if (p.knows_order) wait_for_previous();
-  Block<K, kGates>{p, at, shared, table, ring.base >> 31, warp, lane, warp / p.parts, warp % p.parts}.run_all(
-      ring, first, end);
+  Block<K, kGates>{p, shared, tiles, rows, table, base >> 31, warp, lane}.run(ring, first, end);
 #endif
 }
 
-// Sets the fields of Params that follow from the weight's sizes. Returns whether there is room.
+// Sets the fields of Params that follow from n_in. Returns whether there is room.
 template <class K, int kGates>
-bool divide(Params& p, int n_in, size_t most_shared) {
-  p.n_steps = (n_in + kTileCols - 1) / kTileCols;
-  p.n_chunks = (p.n_steps + kWarps - 1) / kWarps;
-  p.parts = (p.n_steps + p.n_chunks - 1) / p.n_chunks;
-  p.at_once = p.n_chunks > 1 ? 1 : kWarps / p.parts;
-  p.batch = 0;
-  const size_t group = size_t{4} * kGates * kWarps * kSets * kSetOutputs;
-  p.batch = static_cast<int>(std::max(kSumBytes / group, size_t{1}));
-  const Places at = places_of<K, kGates>(p);
-  const auto room = static_cast<int64_t>(most_shared - kStaticShared) - at.ring;
-  p.n_slots = static_cast<int>(std::clamp<int64_t>(room / at.slot_bytes, 0, kMaxSlots));
+bool divide(Params& p, int64_t n_in, size_t most_shared) {
+  p.n_steps = static_cast<int>((n_in + kTileCols - 1) / kTileCols);
+  const auto room = static_cast<int64_t>(most_shared - kStaticShared) - input_bytes<K>(p.n_steps);
+  p.n_slots = static_cast<int>(std::clamp<int64_t>(room / (kWarps * Slot<K, kGates>::kBytes), 0, kMaxSlots));
   return p.n_slots >= kFewestSlots;
 }
 
@@ -416,8 +400,7 @@ bool can_stream_experts(const PackedWeight& w, bool gated, const DeviceLimits& d
   with_integers(w, [&](auto kind) {
     using K = decltype(kind);
     Params p{};
-    fits = gated ? divide<K, 2>(p, static_cast<int>(w.n_in), device.most_shared)
-                 : divide<K, 1>(p, static_cast<int>(w.n_in), device.most_shared);
+    fits = gated ? divide<K, 2>(p, w.n_in, device.most_shared) : divide<K, 1>(p, w.n_in, device.most_shared);
   });
   return fits;
 }
@@ -429,12 +412,12 @@ void stream_experts(const TileParams& of, bool knows_order, Device& device) {
     p.knows_order = knows_order;
     for (PackedWeight& w : p.w) w.factor *= level_unit(w.layout);
     const auto start = [&]<int kGates>() {
+      using S = Slot<K, kGates>;
       CHECK((divide<K, kGates>(p, p.n_in, device.most_shared())));
       for (int j = 0; j < kGates; ++j)
-        CHECK_EQ(p.w[j].expert_bytes, int64_t{p.n_tiles} * p.n_steps * kCodeBytes<K>);  // no gaps between experts
-      const Places at = places_of<K, kGates>(p);
-      launch(device, stream_kernel<K, kGates>, dim3(static_cast<unsigned>(device.n_multiprocessors())),
-             kThreads + kCopyThreads, static_cast<size_t>(at.ring + p.n_slots * at.slot_bytes), p);
+        CHECK_EQ(p.w[j].expert_bytes, int64_t{p.n_tiles} * p.n_steps * S::kCodes);  // no gaps between experts
+      launch(device, stream_kernel<K, kGates>, dim3(static_cast<unsigned>(device.n_multiprocessors())), kThreads,
+             static_cast<size_t>(input_bytes<K>(p.n_steps) + kWarps * p.n_slots * S::kBytes), p);
     };
     p.act >= 0 ? start.template operator()<2>() : start.template operator()<1>();
   });

@@ -64,8 +64,8 @@ struct TaskMemory {
 template <class C>
 struct Task {
   int row, kv_head, split, n_splits, position;
-  int first_row;  // of the step's rows that the row attends to: [first_row, row]
-  int n_cached;   // keys of the sequence before this step
+  int first_row;                        // of the step's rows that the row attends to: [first_row, row]
+  int n_cached;                         // keys of the sequence before this step
   int first_key, n_active, first, end;  // steps [first, end) of this task; steps count from key 0
   int own_block;
   const int32_t* table;
@@ -107,6 +107,33 @@ struct Task {
   }
 };
 
+// The number of the first group of 8 rows of a block of the cache, of keys (which = 0) or values.
+template <class C>
+__device__ __forceinline__ int rows_of(const Params& p, int64_t kv_layer, int kv_head, int block, int which) {
+  const int64_t page = ((kv_layer * p.kv_blocks + block) * 2 + which) * C::kShape.n_kv_heads + kv_head;
+  return static_cast<int>(page * (C::kShape.kv_block / 8));
+}
+
+// For a warp of its own: brings the first keys and values of the task of each layer to the second-level cache, while
+// the block still multiplies q, k and v. n_begun: the layers that the block has begun.
+template <class C, class K>
+__device__ __forceinline__ void prefetch_keys(const Params& p, const Task<C>& task, const volatile int* n_begun,
+                                              int lane) {
+  constexpr int kRowBytes = C::kShape.head_dim * static_cast<int>(sizeof(K));
+  const int step = task.first + lane / 2;  // a lane has the keys, its neighbour the values
+  if (!task.runs || step >= task.end) return;
+  const int64_t row = int64_t{8} * rows_of<C>(p, 0, task.kv_head, task.block_of(step), lane % 2);
+  const char* const from = static_cast<const char*>(p.kv) + (row + step * kStepKeys % C::kShape.kv_block) * kRowBytes;
+  const int64_t layer_bytes = int64_t{p.kv_blocks} * (2 * C::kShape.n_kv_heads * C::kShape.kv_block * kRowBytes);
+#pragma unroll 1
+  for (int i = 0; i < C::kShape.n_layers; ++i) {
+    while (*n_begun <= i) __nanosleep(100);
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from + p.layers[i].kv_layer * layer_bytes),
+                 "n"(kStepKeys * kRowBytes)
+                 : "memory");
+  }
+}
+
 // What a warp keeps for all layers.
 struct WarpTask {
   int first_block;      // of the KV cache, of the warp's first step
@@ -138,10 +165,8 @@ struct Attention {
         lane(recomputed(block.lane)),
         memory(block.shared + Block<C>::kAt.input, kDim, kGroup, kMaxOwn, kEntry) {}
 
-  // The number of the first group of 8 rows of a block of the cache, of keys (which = 0) or values.
   __device__ __forceinline__ int rows_of(int block, int which) const {
-    const int64_t page = ((layer.kv_layer * b.p.kv_blocks + block) * 2 + which) * kShape.n_kv_heads + t.kv_head;
-    return static_cast<int>(page * (kShape.kv_block / 8));
+    return grid::rows_of<C>(b.p, layer.kv_layer, t.kv_head, block, which);
   }
 
   // The place of a column of a query or of the own key: in each 32 columns, the order in which lanes have them as
@@ -221,7 +246,7 @@ struct Attention {
   // and 2t + 1 of 8, and sums of queries 2t and 2t + 1.
   struct Running {
     float out[kDim / 16][4];  // of two columns of each 16 (column_of()), each of both queries
-    float row_max, total;        // of query g; total: of the lane's keys
+    float row_max, total;     // of query g; total: of the lane's keys
   };
 
   // A panel is up to 128 bytes of the rows of 16 keys or values. A step has kPanels panels of keys, then of values. A
@@ -461,6 +486,29 @@ struct Attention {
     if (lane == 0) memory.stats[t.n_entries() * kGroup + r] = {row_max, total};
   }
 
+  // Turns the maximum of each entry into the weight of its sums. A warp handles a query: lane i has entry i.
+  __device__ __forceinline__ void weigh_entries(int n_entries) const {
+    static_assert(kWarps < 32);
+    for (int r = warp; r < kGroup; r += kWarps) {
+      float2 stat = make_float2(minus_infinity(), 0.0f);
+      if (lane < n_entries) stat = memory.stats[lane * kGroup + r];
+      const float row_max = warp_max(stat.x), base = row_max == minus_infinity() ? 0.0f : row_max;
+      const float weight = fast_exp2(stat.x - base), total = warp_sum(weight * stat.y);
+      if (lane < n_entries) memory.stats[lane * kGroup + r].x = weight;
+      if (lane == 0) of_all(r) = {row_max, total};
+    }
+  }
+  __device__ __forceinline__ float2& of_all(int r) const { return memory.stats[(kWarps + 1) * kGroup + r]; }
+  // Writes a column of a query: the result, or with several splits, the split's sum.
+  __device__ __forceinline__ void put_sum(int r, int column, float sum, int first_part) const {
+    if (t.n_active == 1) {
+      output(r)[place_in_row<C, kWeightOut>(column)] = from_float<half>(__fdividef(sum, of_all(r).y));
+    } else {
+      b.p.parts[(first_part + t.split * kGroup + r) * kDim + column] = sum;
+      if (column == 0) b.p.stats[first_part + t.split * kGroup + r] = of_all(r);
+    }
+  }
+
   __device__ __forceinline__ int pair() const { return t.row * kShape.n_kv_heads + t.kv_head; }
   __device__ __forceinline__ half* output(int r) const { return b.p.attended + (pair() * kGroup + r) * kDim; }
 
@@ -476,24 +524,19 @@ struct Attention {
     });
     sync_block();
     const int n_entries = t.n_entries() + t.has_own(), first_part = pair() * t.n_splits * kGroup;
-    for (int i = static_cast<int>(threadIdx.x); i < kGroup * kDim; i += kThreads) {
-      const int r = i / kDim, column = column_of(i % kDim);
-      float row_max = minus_infinity(), total = 0, sum = 0;
-#pragma unroll 4
-      for (int e = 0; e < n_entries; ++e) row_max = max_or_nan(row_max, memory.stats[e * kGroup + r].x);
-      const float base = row_max == minus_infinity() ? 0.0f : row_max;
+    weigh_entries(n_entries);
+    sync_block();
+    for (int i = 2 * static_cast<int>(threadIdx.x); i < kGroup * kDim; i += 2 * kThreads) {
+      const int r = i / kDim;
+      float2 sum{};
 #pragma unroll 4
       for (int e = 0; e < n_entries; ++e) {
-        const float2 stat = memory.stats[e * kGroup + r];
-        const float weight = fast_exp2(stat.x - base);
-        total += weight * stat.y, sum += weight * memory.sums[e * kEntry + i];
+        const float weight = memory.stats[e * kGroup + r].x;
+        const float2 part = *reinterpret_cast<const float2*>(memory.sums + e * kEntry + i);
+        sum.x += weight * part.x, sum.y += weight * part.y;
       }
-      if (t.n_active == 1) {
-        output(r)[place_in_row<C, kWeightOut>(column)] = from_float<half>(__fdividef(sum, total));
-      } else {
-        p.parts[(first_part + t.split * kGroup + r) * kDim + column] = sum;
-        if (column == 0) p.stats[first_part + t.split * kGroup + r] = {row_max, total};
-      }
+      put_sum(r, column_of(i % kDim), sum.x, first_part);
+      put_sum(r, column_of(i % kDim + 1), sum.y, first_part);
     }
     if (t.n_active > 1)
       merge_splits(p.parts + first_part * kDim, p.stats + first_part, p.ended + pair(), output(0), t.split, t.n_active);

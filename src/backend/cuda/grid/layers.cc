@@ -17,11 +17,6 @@ namespace {
 
 constexpr size_t kStaticShared = 3072;  // for the kernel's static memory and the driver's
 constexpr size_t kChoiceShared = sizeof(int) * 2 * grid::kMaxUsed * grid::kMaxRows;
-// Of new values of the residual stream (grid::RouterShare).
-size_t fresh_shared(int dim, int max_rows, int n_blocks) {
-  const int n_units = grid::divide_up(dim / kTileRows, n_blocks);
-  return sizeof(float) * 2 * kTileRows * static_cast<size_t>(n_units * max_rows);
-}
 constexpr int kMaxGridExperts = 512;
 
 bool is_multiple(int n, int unit) { return n % unit == 0; }
@@ -41,31 +36,30 @@ grid::Shape shape_of(const LayersStep& step, const DeviceLimits& device) {
   const LayersShape& s = step.shape;
   const StepLayer& first = step.layers[0];
   const int row_bytes = kv_row_bytes(step);
-  grid::Shape shape{
-      .dim = s.dim,
-      .ffn = s.ffn,
-      .n_heads = s.n_heads,
-      .n_kv_heads = s.n_kv_heads,
-      .head_dim = s.head_dim,
-      .rot_dim = s.rot_dim,
-      .half_split = s.half_split,
-      .q_norm = first.q_norm != nullptr,
-      .k_norm = first.k_norm != nullptr,
-      .biases = false,
-      .act = s.act,
-      .n_layers = step.n_layers,
-      .window = first.window,
-      .kv_block = step.kv.block_size,
-      .n_experts = s.n_experts,
-      .n_used = s.n_used,
-      .sigmoid = s.sigmoid,
-      .normalize = s.normalize,
-      .n_blocks = device.n_multiprocessors,
-      .shared_bytes = static_cast<int>(
-          device.most_shared - kStaticShared - (s.n_experts > 0 && step.n_tokens > 1 ? kChoiceShared : 0) -
-          (s.n_experts > 0 ? fresh_shared(s.dim, max_rows_of(step), device.n_multiprocessors) : 0)),
-      .panels_at_once = row_bytes / grid::panel_bytes(row_bytes),
-      .max_rows = max_rows_of(step)};
+  grid::Shape shape{.dim = s.dim,
+                    .ffn = s.ffn,
+                    .n_heads = s.n_heads,
+                    .n_kv_heads = s.n_kv_heads,
+                    .head_dim = s.head_dim,
+                    .rot_dim = s.rot_dim,
+                    .half_split = s.half_split,
+                    .q_norm = first.q_norm != nullptr,
+                    .k_norm = first.k_norm != nullptr,
+                    .biases = false,
+                    .act = s.act,
+                    .n_layers = step.n_layers,
+                    .window = first.window,
+                    .kv_block = step.kv.block_size,
+                    .n_experts = s.n_experts,
+                    .n_used = s.n_used,
+                    .sigmoid = s.sigmoid,
+                    .normalize = s.normalize,
+                    .n_blocks = device.n_multiprocessors,
+                    .panels_at_once = row_bytes / grid::panel_bytes(row_bytes),
+                    .max_rows = max_rows_of(step)};
+  shape.shared_bytes = static_cast<int>(device.most_shared - kStaticShared -
+                                        (s.n_experts > 0 && step.n_tokens > 1 ? kChoiceShared : 0)) -
+                       4 * grid::fresh_values(shape);
   for (int i = 0; i < kLayerWeights; ++i) shape.kinds[i] = kind_of(first.products[i]);
   for (int l = 0; l < step.n_layers; ++l)
     for (int i = kWeightQ; i <= kWeightV; ++i) shape.biases |= step.layers[l].products[i].bias != nullptr;

@@ -19,24 +19,24 @@ struct RouterShare {
   static constexpr Shape kShape = C::kShape;
   static constexpr int kUnits = divide_up(plan_of(kShape, kOut).n_units, kShape.n_blocks);
   static constexpr int kExperts = up_to(kShape.n_experts, 32), kAbreast = kThreads / kExperts;  // rows at a time
-  static constexpr int kValues = 2 * kUnits * kShape.max_rows * kTileRows;
   static constexpr float kOne = 0x1p28f, kMost = 0x1p26f;  // the integer of 1; the largest part
   const Block<C>& b;
   const int first_unit, n_units;
   const int expert;
   uint4 w[kUnits][2];  // halves
 
-  __device__ __forceinline__ RouterShare(const Block<C>& block, const Layer& layer)
-      : RouterShare(block, layer, Units(plan_of(kShape, kOut).n_units, kShape.n_blocks)) {}
-  __device__ __forceinline__ RouterShare(const Block<C>& block, const Layer& layer, const Units& units)
+  __device__ __forceinline__ explicit RouterShare(const Block<C>& block)
+      : RouterShare(block, Units(plan_of(kShape, kOut).n_units, kShape.n_blocks)) {}
+  __device__ __forceinline__ RouterShare(const Block<C>& block, const Units& units)
       : b(block),
         first_unit(units.first),
         n_units(units.end - units.first),
-        expert(static_cast<int>(threadIdx.x) % kExperts) {
+        expert(static_cast<int>(threadIdx.x) % kExperts) {}
+  __device__ __forceinline__ void load(const half* router /* [n_experts, dim] */) {
 #pragma unroll
     for (int i = 0; i < kUnits; ++i) {
       const bool in = i < n_units && expert < kShape.n_experts;
-      const half* from = layer.router + int64_t{expert} * kShape.dim + (first_unit + i) * kTileRows;
+      const half* from = router + int64_t{expert} * kShape.dim + (first_unit + i) * kTileRows;
 #pragma unroll
       for (int j = 0; j < 2; ++j) w[i][j] = in ? __ldg(reinterpret_cast<const uint4*>(from) + j) : uint4{};
     }

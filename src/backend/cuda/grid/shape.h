@@ -132,7 +132,7 @@ INGOT_HD constexpr int norm_bytes(const Shape& s) { return plan_of(s, kGateUp).n
 constexpr int kChunkRowBytes = kWarps * kTileCols * kMaxRows * 2;  // of rows of halves
 constexpr int kRingWithExperts = 108 << 10;  // at most; with more, steps were 2 to 3 % slower
 constexpr int kLayerBytes = 7 * 32 + 8 * 8;
-// A task of attention: sums, rows, statistics. A warp's place for sums first holds two copies of keys and values. A
+// A task of attention: sums, rows, statistics of all entries and of all together. A warp's place for sums first holds two copies of keys and values. A
 // panel of a copy is up to 128 bytes of 16 rows of the cache.
 constexpr int kPanelRoom = kStepKeys * 128, kSwizzleBytes = 1024;
 INGOT_HD constexpr int panel_bytes(int row_bytes) { return smallest_of(row_bytes, 128); }
@@ -141,7 +141,7 @@ INGOT_HD constexpr int entry_floats(const Shape& s) {
 }
 INGOT_HD constexpr int task_bytes(const Shape& s) {
   return 4 * (kWarps * entry_floats(s) + s.group() * s.head_dim) + 2 * (s.group() + 2 * s.max_rows) * s.head_dim +
-         8 * (kWarps + 1) * s.group();
+         8 * (kWarps + 2) * s.group();
 }
 INGOT_HD constexpr int sum_bytes(const Shape& s, const PhasePlan& p, int phase) {  // of a batch
   return p.batch / p.at_once * group_bytes(s, phase);
@@ -180,6 +180,11 @@ INGOT_HD constexpr Places places_of(const Shape& s) {
   if (at.n_slots > kMaxSlots) at.n_slots = kMaxSlots;
   at.end = at.ring + at.n_slots * at.slot_bytes;
   return at;
+}
+
+// Floats for new values of the residual stream (RouterShare).
+INGOT_HD constexpr int fresh_values(const Shape& s) {
+  return s.n_experts == 0 ? 1 : 2 * divide_up(s.dim / kTileRows, s.n_blocks) * s.max_rows * kTileRows;
 }
 
 // Bytes for chunks of the rows that a product without a norm multiplies.
