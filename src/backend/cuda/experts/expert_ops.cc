@@ -42,8 +42,8 @@ void ExpertOps::order_rows(const ExpertMatmul& m) {
 
 bool ExpertOps::groups_experts(const PackedWeight& w) const { return can_group_experts(w, device_.limits()); }
 
-bool ExpertOps::streams_experts(const PackedWeight& w, bool gated) const {
-  return !core_.deterministic && can_stream_experts(w, gated, device_.limits());
+bool ExpertOps::streams_experts(const PackedWeight& w) const {
+  return !core_.deterministic && can_stream_experts(w, device_.limits());
 }
 
 // The rows are already sorted.
@@ -74,7 +74,7 @@ void ExpertOps::matmul(const Tensor& y, const Tensor& x_any, const Weight& weigh
       .ids = ids.i32(),
       .n_rows = y.rows,
       .n_experts = w.n_experts,
-      .tiling = expert_tiling(y.rows, w.n_experts, groups_experts(w), streams_experts(w, false), device_.limits()),
+      .tiling = expert_tiling(y.rows, w.n_experts, groups_experts(w), streams_experts(w), device_.limits()),
       .specialised = choice_.specialised_for(w)};
   if (!can_expert_matmul(w)) {
     plain_expert_rows(m, device_);
@@ -137,9 +137,8 @@ bool ExpertOps::run(const MoeArgs& a) {
   if (!is_plain && (!can_expert_matmul(w_gate) || !can_expert_matmul(w_down) || !share_matvec(w_gate, w_up)))
     return false;
   const int64_t n_rows = a.ids.rows * a.ids.cols, n_experts = a.w_router->n_out;
-  const ExpertTiling tiling =
-      expert_tiling(n_rows, n_experts, groups_experts(w_gate) && groups_experts(w_down),
-                    streams_experts(w_gate, true) && streams_experts(w_down, false), device_.limits());
+  const ExpertTiling tiling = expert_tiling(n_rows, n_experts, groups_experts(w_gate) && groups_experts(w_down),
+                                            streams_experts(w_gate) && streams_experts(w_down), device_.limits());
   const bool is_sorted = route(a, tiling);
   const Tensor& x = a.norm.weight ? a.normed : a.x;
   const bool partial = a.route.n_own > 0;

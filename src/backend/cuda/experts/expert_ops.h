@@ -25,7 +25,7 @@ class ExpertOps {
   ExpertOrder order_of(int64_t n_rows, int64_t n_own, const ExpertTiling& tiling);
   void order_rows(const ExpertMatmul& m);
   bool groups_experts(const PackedWeight& w) const;
-  bool streams_experts(const PackedWeight& w, bool gated) const;
+  bool streams_experts(const PackedWeight& w) const;
   void launch_tiles(ExpertMatmul m);
 
   Core& core_;

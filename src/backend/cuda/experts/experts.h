@@ -101,8 +101,8 @@ INGOT_HD constexpr int64_t arranged_cols(int64_t n_in) {
   return (n_in + kArrangedCols - 1) / kArrangedCols * kArrangedCols;
 }
 Tensor arrange_rows(void* to, const Tensor& x, Device& device);
-// experts/stream.cu: tiles of kStreamRows rows, with quantized weights, on Hopper. gated: with two matrices.
-bool can_stream_experts(const PackedWeight& w, bool gated, const DeviceLimits& device);
+// experts/stream.cu: tiles of kStreamRows rows, with quantized weights, on Hopper.
+bool can_stream_experts(const PackedWeight& w, const DeviceLimits& device);
 
 // experts/route.cu: residual[t] += the sum over k of weights[t, k] y[t * n_used + k]. residual is [n_tokens, dim] in
 // f32, y [n_tokens * n_used, dim], weights [n_tokens, n_used].

@@ -1,11 +1,10 @@
 // Products of rows of activations with the matrices of their experts, if experts have few rows each (ExpertOrder with
 // tiles of kStreamRows rows). Blocks stay until the end, and share the weights of the chosen experts equally. A warp
-// computes a unit alone: 16 outputs of a row tile, with a gate 16 of each matrix. It copies its weights through a ring
-// of its own, across the ends of units, so it waits for no other warp. It multiplies them by up to eight rows at once,
-// as integers (code_bytes.cuh). The block's activations are in shared memory as integers.
+// computes a unit alone: 16 outputs of a row tile, with a gate 16 of each matrix. It prefetches its weights to a ring of
+// its own, across the ends of units, so it waits for no other warp. It multiplies them by up to eight rows at once, as
+// integers (code_bytes.cuh). The block's activations are in shared memory as integers.
 #include <algorithm>
 
-#include "backend/cuda/cluster/cluster.cuh"
 #include "backend/cuda/experts/tiles.cuh"
 #include "backend/cuda/matmul/code_bytes.cuh"
 #include "backend/cuda/matmul/launch.cuh"
@@ -23,7 +22,7 @@ namespace {
 constexpr int kWarps = 16, kThreads = 32 * kWarps;
 constexpr int kSetRows = 4, kSets = kStreamRows / kSetRows;  // a set: the rows of one product of the tensor core
 constexpr int kTilesAtOnce = 2;                              // row tiles whose activations are in shared memory
-constexpr int kMaxSlots = 8, kFewestSlots = 2;               // of a ring
+constexpr int kSlotChoices[] = {8, 6, 4};                    // of a ring; a slot has a step of a matrix
 constexpr size_t kStaticShared = 2048 + 1024;                // more than the kernel declares, and the system's
 
 struct Params : TileParams {
@@ -38,14 +37,6 @@ struct alignas(16) SetInput {
   uint4 bytes[2][32];                                  // of each lane: 8 high or low bytes of two units of 32 columns
   int totals[kSetRows][4 * kGroups];                   // sums of a row's integers; without minima, times -zero
   float scale[kSetRows];
-};
-
-// A slot of a ring has some steps of a unit: codes of all steps, then their scales; with a gate, these of both matrices.
-template <class K, int kGates>
-struct Slot {
-  static constexpr int kSteps = kGates == 1 && !has_bytes(K::kLayout) ? 2 : 1;
-  static constexpr int kCodes = 16 * 32 * K::kPieces, kScales = 32 * K::kScaleBytes;  // bytes of a step
-  static constexpr int kMatrixBytes = kSteps * (kCodes + kScales), kBytes = kGates * kMatrixBytes;
 };
 
 template <class K>
@@ -118,18 +109,6 @@ struct Step {
 #pragma unroll
     for (int i = 0; i < kRowPieces; ++i) upper[i] = from[64 * i], lower[i] = from[64 * i + 32];
   }
-  // Combines a word of each load.
-  __device__ __forceinline__ uint32_t words() const {
-    uint32_t words = 0;
-#pragma unroll
-    for (int r = 0; r < 2; ++r)
-#pragma unroll
-      for (int i = 0; i < Scales<K>::kWords; i += 4) words |= rows[r].words[i];
-#pragma unroll
-    for (int i = 0; i < kRowPieces; ++i) words |= upper[i].x | lower[i].x;
-    return words;
-  }
-
   // Adds the products with the rows of a set to the lane's sums: those of row t.
   __device__ __forceinline__ void multiply(float (&acc)[2], const SetInput<K>& input, int lane,
                                            const uint32_t* table) const {
@@ -171,77 +150,57 @@ struct Step {
   }
 };
 
-// A warp's ring, and the place in the weights from which it copies next.
+// A warp's ring, and the place in the weights from which it copies next. The steps of the two gate matrices alternate.
 template <class K, int kGates>
 struct Ring {
-  using S = Slot<K, kGates>;
   const Params& p;
-  const uint32_t base, barriers;  // shared addresses
-  const int end, lane;            // end: of the block's units
-  int unit, step = 0;             // to be copied next
-  int slot = 0, copied = 0;       // slots to be used next, to be filled next
-  uint32_t parity = 0;
-  const char *codes[kGates] = {}, *scales[kGates] = {};  // of `unit`
+  const uint32_t base;  // a shared address
+  const int end, lane;  // end: of the block's units
+  int unit, left = 0;   // to be copied next; its steps
+  int slot = 0;         // to be filled next
+  From from[kGates] = {};
 
-  __device__ __forceinline__ Ring(const Params& of, uint32_t base_of, uint32_t barriers_of, int first_unit, int end_of,
-                                  int lane_of)
-      : p(of), base(base_of), barriers(barriers_of), end(end_of), lane(lane_of), unit(first_unit) {
-    begin_unit();
-    for (int i = 0; i < p.n_slots; ++i) copy_next(0);
+  __device__ __forceinline__ Ring(const Params& of, uint32_t base_of, int first_unit, int end_of, int lane_of)
+      : p(of), base(base_of), end(end_of), lane(lane_of), unit(first_unit) {
+    aim();
+#pragma unroll 1
+    for (int i = 0; i < p.n_slots / 2 - 1; ++i) copy_next<0>(), copy_next<1 % kGates>();
+    copy_next<0>();
   }
-  __device__ __forceinline__ void begin_unit() {
+  __device__ __forceinline__ void aim() {
+    left = 0;
     if (unit >= end) return;
-    const int tile = unit / p.n_tiles;
-    const int64_t first = int64_t{unit - tile * p.n_tiles} * p.n_steps, expert = __ldcg(&p.order.tiles[tile].expert);
+    const int tile = unit / p.n_tiles, expert = __ldcg(&p.order.tiles[tile].expert);
+    left = p.n_steps;
 #pragma unroll
-    for (int j = 0; j < kGates; ++j) {
-      const PackedWeight w = matrix_of(p.w[j], expert);
-      codes[j] = static_cast<const char*>(w.data) + first * S::kCodes;
-      scales[j] = static_cast<const char*>(w.scales) + first * S::kScales;
-    }
+    for (int j = 0; j < kGates; ++j)
+      from[j] = from_of<K>(matrix_of(p.w[j], expert), unit - tile * p.n_tiles, lane, p.n_steps);
   }
-  // zero: 0 that depends on all loads from the slot.
-  __device__ __forceinline__ void copy_next(uint32_t zero) {
-    if (unit >= end) return;
-    const int n = min(S::kSteps, p.n_steps - step);
-    if (lane == 0) {
-      const uint32_t to = base + copied * S::kBytes + zero, barrier = barriers + 8 * copied;
-      expect_bytes(barrier, n * kGates * (S::kCodes + S::kScales));
-#pragma unroll
-      for (int j = 0; j < kGates; ++j) {
-        cluster::fetch(to + j * S::kMatrixBytes, codes[j] + step * S::kCodes, n * S::kCodes, barrier);
-        cluster::fetch(to + j * S::kMatrixBytes + S::kSteps * S::kCodes, scales[j] + step * S::kScales, n * S::kScales,
-                       barrier);
-      }
+  template <int kGate>
+  __device__ __forceinline__ void copy_next() {
+    if (left > 0) {
+      copy_step<K>(base + slot * K::kSlotBytes, from[kGate], lane);
+      from[kGate].codes += 512 * K::kPieces, from[kGate].scales += 32 * K::kScaleBytes;
+      if (kGate == kGates - 1 && --left == 0) unit += kWarps, aim();
     }
-    copied = copied + 1 == p.n_slots ? 0 : copied + 1;
-    step += S::kSteps;
-    if (step < p.n_steps) return;
-    step = 0, unit += kWarps;
-    begin_unit();
+    end_copies();
+    slot = slot + 1 == p.n_slots ? 0 : slot + 1;
   }
+  // Waits for the oldest copy.
   __device__ __forceinline__ void await_copy() const {
-    await(barriers + 8 * slot, parity);
-    __syncwarp();
-  }
-  // Fills the slot again. A load from shared memory may wait behind loads from global memory, so the copy depends on
-  // the loaded words of all lanes. `zero` is 0, which the compiler does not know.
-  __device__ __forceinline__ void release(uint32_t words, uint32_t zero) {
-    copy_next(__reduce_or_sync(0xFFFFFFFFu, words & zero));
-    if (++slot == p.n_slots) slot = 0, parity ^= 1;
+    p.n_slots == 4 ? await_copies<2>() : p.n_slots == 6 ? await_copies<4>() : await_copies<6>();
+    __syncwarp();  // lanes use what other lanes have copied
   }
 };
 
 // One thread's view of its block.
 template <class K, int kGates>
 struct Block {
-  using S = Slot<K, kGates>;
   const Params& p;
   char* const shared;    // activations [kTilesAtOnce, n_steps, kSets], then rings
   RowTile* const tiles;  // [kTilesAtOnce]
   int* const rows;       // [kTilesAtOnce, kStreamRows]
   const uint32_t* const table;
-  const uint32_t zero;  // 0, which the compiler does not know
   const int warp, lane;
 
   __device__ __forceinline__ SetInput<K>& input(int tile, int step, int set) const {
@@ -273,19 +232,9 @@ struct Block {
   __device__ __forceinline__ void use_unit(Ring<K, kGates>& ring, int unit, int own) const {
     float acc[kGates][n_sets][2] = {};
 #pragma unroll 1
-    for (int step = 0; step < p.n_steps; step += S::kSteps) {
-      ring.await_copy();
-      const char* const slot = shared + input_bytes<K>(p.n_steps) + (warp * p.n_slots + ring.slot) * S::kBytes;
-      constexpr int kLoads = kGates * S::kSteps;
-#pragma unroll
-      for (int i = 0; i < kLoads; ++i) {
-        const Step<K> of = load(slot, i);
-        if (i == kLoads - 1) ring.release(of.words(), zero);
-        if (kGates == 1 && i > 0 && step + i >= p.n_steps) break;
-#pragma unroll
-        for (int set = 0; set < n_sets; ++set)
-          of.multiply(acc[i / S::kSteps][set], input(own, step + i % S::kSteps, set), lane, table);
-      }
+    for (int step = 0; step < p.n_steps; ++step) {
+      use_step<n_sets, 1 % kGates>(ring, acc[0], own, step);
+      if constexpr (kGates == 2) use_step<n_sets, 0>(ring, acc[1], own, step);
     }
 #pragma unroll
     for (int set = 0; set < n_sets; ++set) {
@@ -300,11 +249,16 @@ struct Block {
             int64_t{unit % p.n_tiles} * kTileRows + lane / 4);
     }
   }
-  // Step i of the loads of a slot: all steps of a matrix, then those of the other matrix.
-  __device__ __forceinline__ Step<K> load(const char* slot, int i) const {
-    const char* const matrix = slot + i / S::kSteps * S::kMatrixBytes;
-    const int step = i % S::kSteps;
-    return Step<K>(matrix + step * S::kCodes, matrix + S::kSteps * S::kCodes + step * S::kScales, lane);
+  // The slot that was used before is filled again.
+  template <int n_sets, int kGateAhead>
+  __device__ __forceinline__ void use_step(Ring<K, kGates>& ring, float (&acc)[n_sets][2], int own, int step) const {
+    ring.await_copy();
+    const int slot = ring.slot + 1 == p.n_slots ? 0 : ring.slot + 1;
+    ring.template copy_next<kGateAhead>();
+    const char* const codes = shared + input_bytes<K>(p.n_steps) + (warp * p.n_slots + slot) * K::kSlotBytes;
+    const Step<K> of(codes, codes + 512 * K::kPieces, lane);
+#pragma unroll
+    for (int set = 0; set < n_sets; ++set) of.multiply(acc[set], input(own, step, set), lane, table);
   }
   // Writes outputs `out` and out + 8 of a row. total: of each matrix.
   __device__ __forceinline__ void write(const float (&total)[2][2], int64_t expert, int64_t row, int64_t out) const {
@@ -347,41 +301,38 @@ template <class K, int kGates>
 __global__ void __launch_bounds__(kThreads, 1) stream_kernel(const __grid_constant__ Params p) {
 #if INGOT_WGMMA
   extern __shared__ __align__(128) char shared[];
-  __shared__ __align__(8) uint64_t barriers[kWarps * kMaxSlots];
   __shared__ RowTile tiles[kTilesAtOnce];
   __shared__ int rows[kTilesAtOnce * kStreamRows];
   __shared__ uint32_t table[K::kLayout == Layout::kCodebook4 ? 256 : 1];
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32;
-  if (thread < kWarps * kMaxSlots) init_barrier(shared_address(barriers + thread), 1);
   if (K::kLayout == Layout::kCodebook4 && thread < 256) {
     const auto level = [&](int code) {
       return quant::codebook_entry(p.w[0].codebook_low, p.w[0].codebook_high, code) & 255;
     };
     table[thread] = static_cast<uint32_t>(level(thread & 15) | level(thread >> 4) << 8);
   }
-  fence_barriers();
-  __syncthreads();
   if (!p.knows_order) wait_for_previous();
   let_next_start();  // not earlier, because the next kernel may read the order before this kernel has ended
   const int64_t n_units = int64_t{__ldcg(p.order.n_tiles)} * p.n_tiles;
   const int first = static_cast<int>(n_units * blockIdx.x / gridDim.x),
             end = static_cast<int>(n_units * (blockIdx.x + 1) / gridDim.x);
   if (first == end) return;
-  const uint32_t base = shared_address(shared);
-  Ring<K, kGates> ring(p, base + input_bytes<K>(p.n_steps) + warp * p.n_slots * Slot<K, kGates>::kBytes,
-                       shared_address(barriers + warp * kMaxSlots), first + warp, end, lane);
+  const uint32_t ring_at = shared_address(shared) + input_bytes<K>(p.n_steps) + warp * p.n_slots * K::kSlotBytes;
+  Ring<K, kGates> ring(p, ring_at, first + warp, end, lane);
   if (p.knows_order) wait_for_previous();
-  Block<K, kGates>{p, shared, tiles, rows, table, base >> 31, warp, lane}.run(ring, first, end);
+  Block<K, kGates>{p, shared, tiles, rows, table, warp, lane}.run(ring, first, end);
+  await_copies<0>();
 #endif
 }
 
 // Sets the fields of Params that follow from n_in. Returns whether there is room.
-template <class K, int kGates>
+template <class K>
 bool divide(Params& p, int64_t n_in, size_t most_shared) {
   p.n_steps = static_cast<int>((n_in + kTileCols - 1) / kTileCols);
   const auto room = static_cast<int64_t>(most_shared - kStaticShared) - input_bytes<K>(p.n_steps);
-  p.n_slots = static_cast<int>(std::clamp<int64_t>(room / (kWarps * Slot<K, kGates>::kBytes), 0, kMaxSlots));
-  return p.n_slots >= kFewestSlots;
+  for (const int n : kSlotChoices)
+    if (room >= int64_t{n} * kWarps * K::kSlotBytes) return p.n_slots = n, true;
+  return false;
 }
 
 template <class F>
@@ -393,14 +344,14 @@ void with_integers(const PackedWeight& w, F&& f) {
 
 }  // namespace
 
-bool can_stream_experts(const PackedWeight& w, bool gated, const DeviceLimits& device) {
+bool can_stream_experts(const PackedWeight& w, const DeviceLimits& device) {
   if (!device.has_hopper_code || w.f32 || w.layout == Layout::kDense || w.layout == Layout::kFloat8 || w.n_in % 4 != 0)
     return false;
   bool fits = false;
   with_integers(w, [&](auto kind) {
     using K = decltype(kind);
     Params p{};
-    fits = gated ? divide<K, 2>(p, w.n_in, device.most_shared) : divide<K, 1>(p, w.n_in, device.most_shared);
+    fits = divide<K>(p, w.n_in, device.most_shared);
   });
   return fits;
 }
@@ -412,12 +363,11 @@ void stream_experts(const TileParams& of, bool knows_order, Device& device) {
     p.knows_order = knows_order;
     for (PackedWeight& w : p.w) w.factor *= level_unit(w.layout);
     const auto start = [&]<int kGates>() {
-      using S = Slot<K, kGates>;
-      CHECK((divide<K, kGates>(p, p.n_in, device.most_shared())));
+      CHECK(divide<K>(p, p.n_in, device.most_shared()));
       for (int j = 0; j < kGates; ++j)
-        CHECK_EQ(p.w[j].expert_bytes, int64_t{p.n_tiles} * p.n_steps * S::kCodes);  // no gaps between experts
+        CHECK_EQ(p.w[j].expert_bytes, int64_t{p.n_tiles} * p.n_steps * (512 * K::kPieces));  // no gaps between experts
       launch(device, stream_kernel<K, kGates>, dim3(static_cast<unsigned>(device.n_multiprocessors())), kThreads,
-             static_cast<size_t>(input_bytes<K>(p.n_steps) + kWarps * p.n_slots * S::kBytes), p);
+             static_cast<size_t>(input_bytes<K>(p.n_steps) + kWarps * p.n_slots * K::kSlotBytes), p);
     };
     p.act >= 0 ? start.template operator()<2>() : start.template operator()<1>();
   });

@@ -107,33 +107,6 @@ struct Task {
   }
 };
 
-// The number of the first group of 8 rows of a block of the cache, of keys (which = 0) or values.
-template <class C>
-__device__ __forceinline__ int rows_of(const Params& p, int64_t kv_layer, int kv_head, int block, int which) {
-  const int64_t page = ((kv_layer * p.kv_blocks + block) * 2 + which) * C::kShape.n_kv_heads + kv_head;
-  return static_cast<int>(page * (C::kShape.kv_block / 8));
-}
-
-// For a warp of its own: brings the first keys and values of the task of each layer to the second-level cache, while
-// the block still multiplies q, k and v. n_begun: the layers that the block has begun.
-template <class C, class K>
-__device__ __forceinline__ void prefetch_keys(const Params& p, const Task<C>& task, const volatile int* n_begun,
-                                              int lane) {
-  constexpr int kRowBytes = C::kShape.head_dim * static_cast<int>(sizeof(K));
-  const int step = task.first + lane / 2;  // a lane has the keys, its neighbour the values
-  if (!task.runs || step >= task.end) return;
-  const int64_t row = int64_t{8} * rows_of<C>(p, 0, task.kv_head, task.block_of(step), lane % 2);
-  const char* const from = static_cast<const char*>(p.kv) + (row + step * kStepKeys % C::kShape.kv_block) * kRowBytes;
-  const int64_t layer_bytes = int64_t{p.kv_blocks} * (2 * C::kShape.n_kv_heads * C::kShape.kv_block * kRowBytes);
-#pragma unroll 1
-  for (int i = 0; i < C::kShape.n_layers; ++i) {
-    while (*n_begun <= i) __nanosleep(100);
-    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from + p.layers[i].kv_layer * layer_bytes),
-                 "n"(kStepKeys * kRowBytes)
-                 : "memory");
-  }
-}
-
 // What a warp keeps for all layers.
 struct WarpTask {
   int first_block;      // of the KV cache, of the warp's first step
@@ -165,8 +138,10 @@ struct Attention {
         lane(recomputed(block.lane)),
         memory(block.shared + Block<C>::kAt.input, kDim, kGroup, kMaxOwn, kEntry) {}
 
+  // The number of the first group of 8 rows of a block of the cache, of keys (which = 0) or values.
   __device__ __forceinline__ int rows_of(int block, int which) const {
-    return grid::rows_of<C>(b.p, layer.kv_layer, t.kv_head, block, which);
+    const int64_t page = ((layer.kv_layer * b.p.kv_blocks + block) * 2 + which) * kShape.n_kv_heads + t.kv_head;
+    return static_cast<int>(page * (kShape.kv_block / 8));
   }
 
   // The place of a column of a query or of the own key: in each 32 columns, the order in which lanes have them as

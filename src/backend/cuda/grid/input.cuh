@@ -26,11 +26,10 @@ struct Block {
   // Sums of squares of the activations: [kWarps, max_rows]; if a product takes a row at a time, [kWarps] for even rows,
   // then for odd rows.
   float* squares;
-  float* angles;          // [rot_dim]: of the row of the block's task of attention
-  Choice* choice;         // [max_rows]: the experts of the layer
-  float* fresh;           // with experts: the block's part of the residual stream (RouterShare)
-  volatile int* n_begun;  // layers, in shared memory
-  uint32_t kv_barriers;   // shared address of [kWarps, 2]: of the copies of keys and values of each warp
+  float* angles;         // [rot_dim]: of the row of the block's task of attention
+  Choice* choice;        // [max_rows]: the experts of the layer
+  float* fresh;          // with experts: the block's part of the residual stream (RouterShare)
+  uint32_t kv_barriers;  // shared address of [kWarps, 2]: of the copies of keys and values of each warp
   const int warp, lane;
 
   // The data of a layer is in shared memory, because the first access to constant memory is slow.

@@ -26,7 +26,6 @@ __device__ __forceinline__ void compute(const Block<C>& b, Ring<C> ring, const T
   const auto ready = [&] { b.sync_grid(); };
 #pragma unroll 1
   for (int i = 0; i < C::kShape.n_layers; ++i) {
-    if (threadIdx.x == 0) *b.n_begun = i + 1;
     const Layer& layer = b.layer(i);
     product_of<C, kQkv>(b, ring, layer, [&] {
       if (i > 0) b.sync_grid();
@@ -59,7 +58,6 @@ __device__ __forceinline__ void run(const Params& p) {
   __shared__ __align__(16) float fresh[fresh_values(C::kShape)];
   __shared__ Choice choice[C::kShape.n_experts > 0 ? C::kShape.max_rows : 1];
   __shared__ Task<C> task;
-  __shared__ volatile int n_begun;
   constexpr Places kAt = places_of(C::kShape);
   const int thread = static_cast<int>(threadIdx.x);
   const uint32_t barriers_at = shared_address(barriers);
@@ -70,7 +68,6 @@ __device__ __forceinline__ void run(const Params& p) {
   if (thread == 0) {
     init_barrier(barriers_at + 8 * (2 * kMaxSlots), C::kShape.has_rows() ? p.n_rows : 1);
     task.set(p);
-    n_begun = 0;
   }
   if (thread < 2 * kWarps) init_barrier(shared_address(kv_barriers + thread), 1);
   if (thread < 256) {
@@ -81,17 +78,15 @@ __device__ __forceinline__ void run(const Params& p) {
       table[thread] = static_cast<uint32_t>((entry(thread & 15) & 255) | (entry(thread >> 4) & 255) << 8);
     }
   }
-  const Block<C> b{
-      p,           shared,     table, squares, angles, choice, fresh, &n_begun, shared_address(kv_barriers),
-      thread / 32, thread % 32};
+  const Block<C> b{p,           shared,     table, squares, angles, choice, fresh, shared_address(kv_barriers),
+                   thread / 32, thread % 32};
   b.copy_layer(0);
   fence_barriers();
   __syncthreads();
   const Ring<C> ring(p, shared_address(shared), barriers_at, choice);
   if (b.warp >= kWarps) {
     shrink_registers<32>();
-    if (b.warp == kWarps) return copy_weights<C>(p, ring, b.lane);
-    if (b.warp == kWarps + 1) prefetch_keys<C, K>(p, task, &n_begun, b.lane);
+    if (b.warp == kWarps) copy_weights<C>(p, ring, b.lane);
     return;
   }
   grow_registers<112>();
