@@ -53,7 +53,8 @@ struct ExpertTiling {
   bool streams = false;  // stream.cu
 };
 // For rows that are divided among n_experts. If the experts have few rows each, or the device has little shared memory,
-// tiles are short. groups, streams: groups.cu, whose tiles are the longest, or stream.cu can multiply all weights.
+// tiles are short. groups, streams: groups.cu, whose tiles are the longest, or stream.cu can multiply all weights;
+// stream.cu is the fastest with at most one row an expert on average (docs/notes).
 ExpertTiling expert_tiling(int64_t n_rows, int64_t n_experts, bool groups, bool streams, const DeviceLimits& device);
 // The addresses of these arrays in memory of expert_order_bytes() bytes. n_own of the experts have matrices here.
 ExpertOrder expert_order_in(void* memory, int64_t n_rows, int64_t n_own, const ExpertTiling& tiling);

@@ -104,7 +104,8 @@ void route_rows(const Tensor& ids, const Tensor& weights, const Tensor& logits, 
 
 ExpertTiling expert_tiling(int64_t n_rows, int64_t n_experts, bool groups, bool streams, const DeviceLimits& device) {
   constexpr size_t kForLongTiles = size_t{112} << 10;  // bytes of shared memory that tiles.cu needs for 64 rows
-  if (n_rows <= 4 * n_experts) return {kStreamRows, streams};
+  if (n_rows <= n_experts && streams) return {kStreamRows, true};
+  if (n_rows <= 4 * n_experts) return {8};
   if (n_rows <= 16 * n_experts) return {16};
   return {groups ? kGroupRows : device.most_shared < kForLongTiles ? 32 : 64};
 }
