@@ -73,8 +73,6 @@ std::string bench_name(const Ranks& runner, const BenchSubject& o) {
 }
 
 double decode_bytes(const Ranks& runner, int n_seqs, double kv_len) {
-  const Weights& w = runner.weights();
-  const auto weights = static_cast<double>(w.active_bytes);
   const Config& c = runner.config();
   const std::vector<KvCacheKind> kinds = kv_caches(c);
   double read = 0;  // by a sequence in all layers
@@ -86,7 +84,7 @@ double decode_bytes(const Ranks& runner, int n_seqs, double kv_len) {
       const double n_tokens = window > 0 ? std::min<double>(kv_len, window) : kv_len;
       read += n_tokens * static_cast<double>(cache.token_bytes()) / cache.n_layers;
     }
-  return weights + n_seqs * read;
+  return bytes_of_step(runner.weights(), c.experts, n_seqs) + n_seqs * read;
 }
 
 void raise_peak(Peak& peak, Ranks& runner) {

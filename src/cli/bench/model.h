@@ -20,7 +20,7 @@ std::string bench_name(const Ranks& runner, const BenchSubject& subject);
 // `options`: the result of runner_options(), adapted to the benchmark.
 std::unique_ptr<Ranks> load_bench_runner(const BenchSubject& subject, const RunnerOptions& options);
 
-// The bytes that a decode step with one token for each sequence must read.
+// The bytes that a decode step with one token for each sequence must read. Experts: see bytes_of_step().
 double decode_bytes(const Ranks& runner, int n_seqs, double kv_len);
 
 // Measures the peak again and keeps the larger value. Called before every row, because other programs on the machine

@@ -322,7 +322,7 @@ void Ranks::make_plan(const RunnerOptions& options, bool is_loaded) {
 
 void Ranks::load(const LoadProgress& progress) {
   const auto start = std::chrono::steady_clock::now();
-  size_t file_bytes = 0, active_bytes = 0;
+  size_t file_bytes = 0, active_bytes = 0, chosen_bytes = 0;
   int64_t n_parameters = 0;
   for (size_t i = 0; i < devices_.size(); ++i) {
     Device& device = *devices_[i];
@@ -330,6 +330,7 @@ void Ranks::load(const LoadProgress& progress) {
     const OwnParts part = n_parts() > 1 ? split_.part(static_cast<int>(i)) : OwnParts{};
     device.weights = load_weights(*source_, config_, *device.backend, progress ? go_on : progress, part);
     file_bytes += device.weights.file_bytes, active_bytes += device.weights.active_bytes;
+    chosen_bytes += device.weights.chosen_bytes;
     n_parameters += device.weights.n_parameters;
   }
   if (n_parts() > 1)
@@ -338,7 +339,8 @@ void Ranks::load(const LoadProgress& progress) {
   if (head_file_) head_weights_ = load_head(head_file_, backend());
   for (const auto& device : devices_) device->backend->synchronize();
   Weights& all = head().weights;
-  all.file_bytes = file_bytes, all.active_bytes = active_bytes, all.n_parameters = n_parameters;
+  all.file_bytes = file_bytes, all.active_bytes = active_bytes, all.chosen_bytes = chosen_bytes;
+  all.n_parameters = n_parameters;
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   log_info("{} of weights in {:.3f} s, {:.1f} GB/s", human_bytes(file_bytes), seconds,
            static_cast<double>(file_bytes) / seconds * 1e-9);
@@ -351,7 +353,7 @@ void Ranks::load(const LoadProgress& progress) {
 // Adds the bytes and parameters of the other stages to those of this process.
 void Ranks::add_other_stages(Weights& weights) const {
   const std::array own = {static_cast<int64_t>(weights.file_bytes), static_cast<int64_t>(weights.active_bytes),
-                          weights.n_parameters};
+                          static_cast<int64_t>(weights.chosen_bytes), weights.n_parameters};
   std::vector<std::array<int64_t, own.size()>> all(static_cast<size_t>(communicator_->size()));
   communicator_->exchange(all.data(), own.data(), sizeof(own));
   const int n = parallel_.n_of_stage(), rank = communicator_->rank();
@@ -359,7 +361,7 @@ void Ranks::add_other_stages(Weights& weights) const {
     if (r == rank) continue;
     const auto& other = all[static_cast<size_t>(r)];
     weights.file_bytes += static_cast<size_t>(other[0]), weights.active_bytes += static_cast<size_t>(other[1]);
-    weights.n_parameters += other[2];
+    weights.chosen_bytes += static_cast<size_t>(other[2]), weights.n_parameters += other[3];
   }
 }
 

@@ -233,9 +233,10 @@ class Loader {
     ++mix_[host.type.empty() ? info(host.format).name : host.type];
     weights_.n_parameters += host.n_out * host.n_in;
     const size_t n_bytes = host.n_out * row_bytes(host.format, host.n_in);
-    weights_.active_bytes += count.used == nullptr
-                                 ? n_bytes
-                                 : n_bytes / static_cast<size_t>(size_of(count, model)) * size_of(count.used, model);
+    const size_t n_chosen =
+        count.used == nullptr ? 0 : n_bytes / static_cast<size_t>(size_of(count, model)) * size_of(count.used, model);
+    weights_.active_bytes += count.used == nullptr ? n_bytes : n_chosen;
+    weights_.chosen_bytes += n_chosen;
     done_ += host.file_bytes > 0 ? host.file_bytes : n_bytes;
     if (progress_) progress_(done_, total_);
   }
@@ -306,6 +307,14 @@ WeightBytes bytes_of(WeightSource& source, const Config& config, const Backend& 
 }
 
 }  // namespace
+
+double bytes_of_step(const Weights& weights, const ExpertConfig& experts, int n_seqs) {
+  const auto active = static_cast<double>(weights.active_bytes), chosen = static_cast<double>(weights.chosen_bytes);
+  if (experts.n == 0 || experts.n_used == 0) return active;
+  const double n = experts.n, n_used = experts.n_used;
+  const double n_distinct = n * (1 - std::pow(1 - n_used / n, n_seqs));
+  return active + chosen * (n_distinct / n_used - 1);
+}
 
 std::vector<const Weight*> layer_matrices(const Weights& weights, const Config& config) {
   std::vector<const Weight*> all;

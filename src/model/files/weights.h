@@ -85,10 +85,15 @@ struct Weights {
   std::vector<std::vector<Block>> layers;  // [n_layers][parts]: each part's block, with its weights
   size_t file_bytes = 0;                   // of all tensors, as stored in the source
   size_t active_bytes = 0;  // bytes that one token reads: no rows of an embedding, and only the experts that it uses
+  size_t chosen_bytes = 0;  // of active_bytes, those of the experts that the token chooses
   int64_t n_parameters = 0;
   std::shared_ptr<void> kept;  // host memory that a backend reads from
   std::string quant_mix;       // "Q4_K 169, Q6_K 32, F32 65": matrices and vectors by format
 };
+
+// The bytes that one token of each of n sequences reads together, if the sequences choose experts at random and
+// independently.
+double bytes_of_step(const Weights& weights, const ExpertConfig& experts, int n_seqs);
 
 // The matrices of all layers that were loaded, each once.
 std::vector<const Weight*> layer_matrices(const Weights& weights, const Config& config);

@@ -73,6 +73,7 @@ TEST_P(Splits, SameBitsAsOneDevice) {
     EXPECT_EQ(ranks.weights().n_parameters, whole.weights().n_parameters);
     EXPECT_EQ(ranks.weights().file_bytes, whole.weights().file_bytes);
     EXPECT_EQ(ranks.weights().active_bytes, whole.weights().active_bytes);
+    EXPECT_EQ(ranks.weights().chosen_bytes, whole.weights().chosen_bytes);
     for (const int chunk : {512, 7, 1})
       EXPECT_EQ(all_logits(ranks, golden.tokens, chunk), all_logits(whole, golden.tokens, chunk)) << chunk;
   }

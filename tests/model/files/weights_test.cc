@@ -393,5 +393,19 @@ TEST(Weights, RefusesTensorsThatNothingUses) {
   }
 }
 
+TEST(Weights, StepsReadTheExpertsThatTheirTokensChoose) {
+  const auto backend = create_ref_backend();
+  const Config config = tiny("qwen3moe");
+  const Weights loaded = load_weights(*dummy_source(config, Format::F32, 1), config, *backend, nullptr);
+  EXPECT_EQ(loaded.chosen_bytes, size_t{2} * 2 * 3 * 64 * 32 * 4);  // layers, experts, matrices of 64 x 32 floats
+  Weights w;
+  w.active_bytes = 1000, w.chosen_bytes = 400;
+  EXPECT_EQ(bytes_of_step(w, {}, 3), 1000);
+  const ExpertConfig experts{.n = 8, .n_used = 2};
+  EXPECT_DOUBLE_EQ(bytes_of_step(w, experts, 1), 1000);
+  EXPECT_DOUBLE_EQ(bytes_of_step(w, experts, 2), 600 + 400 * 1.75);  // 8 (1 - 0.75^2) of 8 experts, 2 at a time
+  EXPECT_NEAR(bytes_of_step(w, experts, 1000), 600 + 400 * 4, 1e-9);
+}
+
 }  // namespace
 }  // namespace ingot
