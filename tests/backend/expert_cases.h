@@ -129,7 +129,7 @@ inline OpCase moe_case(Format gate, Format down, const ExpertShape& s, Activatio
                   .w_up = &rig.weight(gate, s.ffn, s.dim, s.n_here()),
                   .w_down = &rig.weight(down, s.dim, s.ffn, s.n_here()),
                   .act = act};
-        if (own_router_x) a.router_x = rig.values(s.n, s.dim);
+        if (own_router_x) a.router_x = rig.activations(s.n, s.dim);
         if (bias)
           a.b_gate = rig.values(s.n_here(), s.ffn), a.b_up = rig.values(s.n_here(), s.ffn),
           a.b_down = rig.values(s.n_here(), s.dim);

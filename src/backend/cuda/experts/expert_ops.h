@@ -1,6 +1,6 @@
 // ExpertOps: the ops of models with experts. If there are few rows, each row reads the matrix of its expert separately.
 // More rows are sorted by expert first, so that a matrix is read once for many rows. The choice depends only on the
-// number of rows, so a step can be recorded.
+// number of rows and on the weights, so a step can be recorded.
 #pragma once
 #include "backend/cuda/core.h"
 #include "backend/cuda/experts/experts.h"
