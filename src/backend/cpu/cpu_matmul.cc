@@ -56,22 +56,57 @@ const uint8_t* CpuBackend::pack(Tensor x, const cpu::ActLayout& layout, int max_
   return to;
 }
 
-// Makes kTasksPerThread tasks for each thread, but no task so small that starting the task costs more than running it.
-// Cuts by panels first, and by tiles if there are too few panels. In every step, a thread gets the same part of each
-// matrix, the part that it packed.
-void CpuBackend::plan_matmuls(std::span<const MatmulJob> jobs, std::span<const int64_t> n_panels) {
+namespace {
+
+// How a matmul is cut: its panels into ranges, its tiles of tokens into splits.
+struct Cut {
+  int64_t ranges, splits;
+};
+
+// kTasksPerThread tasks for each thread, but no task so small that starting the task costs more than running it. Cuts by
+// panels first, and by tiles if there are too few panels. total: bytes of all matmuls that are cut together.
+Cut cut_of(const MatmulJob& job, int64_t n_panels, int64_t total, int64_t n_threads) {
   constexpr int64_t kLeastWork = 16 * 1024;  // bytes of weights times tokens
+  if (n_threads == 1) return {1, 1};
+  const int64_t bytes = n_panels * job.panel_bytes, work = bytes * job.tiling.n_tokens;
+  const int64_t share = (kTasksPerThread * bytes / total + 1) * n_threads;
+  const int64_t wanted = std::clamp<int64_t>(work / kLeastWork, 1, share), ranges = std::min(wanted, n_panels);
+  return {ranges, std::min<int64_t>((wanted + ranges - 1) / ranges, job.tiling.n_tiles)};
+}
+
+// A task that unpacks panels reads each tile of tokens once for kPanelsUnpacked panels, and each split of the tokens
+// unpacks the panels again. So tasks are few and large: those that end first, in units of a tile times a panel. total:
+// panels of all matmuls that are cut together.
+Cut cut_of_unpacked(const MatmulJob& job, int64_t n_panels, int64_t total, int64_t n_threads) {
+  constexpr double kReadTile = 1, kUnpackPanel = 4;  // measured: 4 of 16 tiles' time
+  constexpr double kRest = 0.25;                     // of a task, while which other threads wait
+  Cut best{1, 1};
+  double least = 0;
+  for (int64_t panels = std::min<int64_t>(cpu::kPanelsUnpacked, n_panels); panels > 0; --panels)
+    for (int64_t splits = 1; splits <= job.tiling.n_tiles; splits *= 2) {
+      const int64_t n_tasks = (total + panels - 1) / panels * splits;
+      const auto rounds = static_cast<double>((n_tasks + n_threads - 1) / n_threads);
+      const auto tiles = static_cast<double>((job.tiling.n_tiles + splits - 1) / splits), n = static_cast<double>(panels);
+      const double time = (rounds + kRest) * (n * tiles + kReadTile * tiles + kUnpackPanel * n);
+      if (least > 0 && time >= least) continue;
+      least = time;
+      best = {(n_panels + panels - 1) / panels, splits};
+    }
+  return best;
+}
+
+}  // namespace
+
+// In every step, a thread gets the same part of each matrix, the part that it packed.
+void CpuBackend::plan_matmuls(std::span<const MatmulJob> jobs, std::span<const int64_t> n_panels) {
   const int64_t n_threads = pool_.size();
   matmul_tasks_.clear();
-  int64_t total = 0;
-  for (size_t i = 0; i < jobs.size(); ++i) total += n_panels[i] * jobs[i].panel_bytes;
+  int64_t total = 0, total_bytes = 0;
+  for (size_t i = 0; i < jobs.size(); ++i) total += n_panels[i], total_bytes += n_panels[i] * jobs[i].panel_bytes;
   const auto cut = [&](int i, int64_t thread) {
     const MatmulJob& job = jobs[i];
-    const int64_t bytes = n_panels[i] * job.panel_bytes, work = bytes * job.tiling.n_tokens;
-    const int64_t share = (kTasksPerThread * bytes / total + 1) * n_threads;
-    const int64_t wanted = n_threads == 1 ? 1 : std::clamp<int64_t>(work / kLeastWork, 1, share);
-    const int64_t ranges = std::min(wanted, n_panels[i]);
-    const int64_t splits = std::min<int64_t>((wanted + ranges - 1) / ranges, job.tiling.n_tiles);
+    const auto [ranges, splits] = job.unpacked == Unpacked::kBF16 ? cut_of_unpacked(job, n_panels[i], total, n_threads)
+                                                                  : cut_of(job, n_panels[i], total_bytes, n_threads);
     for (int64_t r = thread * ranges / n_threads; r < (thread + 1) * ranges / n_threads; ++r) {
       for (int64_t s = 0; s < splits; ++s) {
         matmul_tasks_.push_back({i,
