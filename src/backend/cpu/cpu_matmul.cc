@@ -97,27 +97,29 @@ Cut cut_of_unpacked(const MatmulJob& job, int64_t n_panels, int64_t total, int64
 
 }  // namespace
 
-// In every step, a thread gets the same part of each matrix, the part that it packed.
+// A thread gets neighbouring panels, because the kernels prefetch the next panel. With memory nodes, it gets the same
+// part of each matrix in every step, the part that it packed.
 void CpuBackend::plan_matmuls(std::span<const MatmulJob> jobs, std::span<const int64_t> n_panels) {
   const int64_t n_threads = pool_.size();
   matmul_tasks_.clear();
   int64_t total = 0, total_bytes = 0;
   for (size_t i = 0; i < jobs.size(); ++i) total += n_panels[i], total_bytes += n_panels[i] * jobs[i].panel_bytes;
-  const auto cut = [&](int i, int64_t thread) {
+  const auto cut = [&](size_t i, int64_t thread, int64_t n_parts) {
     const MatmulJob& job = jobs[i];
     const auto [ranges, splits] = job.unpacked == Unpacked::kBF16 ? cut_of_unpacked(job, n_panels[i], total, n_threads)
                                                                   : cut_of(job, n_panels[i], total_bytes, n_threads);
-    for (int64_t r = thread * ranges / n_threads; r < (thread + 1) * ranges / n_threads; ++r) {
+    for (int64_t r = thread * ranges / n_parts; r < (thread + 1) * ranges / n_parts; ++r) {
       for (int64_t s = 0; s < splits; ++s) {
-        matmul_tasks_.push_back({i,
+        matmul_tasks_.push_back({static_cast<int>(i),
                                  {r * n_panels[i] / ranges, (r + 1) * n_panels[i] / ranges,
                                   static_cast<int>(s * job.tiling.n_tiles / splits),
                                   static_cast<int>((s + 1) * job.tiling.n_tiles / splits)}});
       }
     }
   };
-  for (int64_t thread = 0; thread < n_threads; ++thread)
-    for (size_t i = 0; i < jobs.size(); ++i) cut(static_cast<int>(i), thread);
+  const int64_t n_parts = pool_.nodes().empty() ? 1 : n_threads;
+  for (int64_t thread = 0; thread < n_parts; ++thread)
+    for (size_t i = 0; i < jobs.size(); ++i) cut(i, thread, n_parts);
 }
 
 // For several long tiles of tokens, the kernel sums a product in parts of k, so the sums depend on the batch. In
