@@ -133,6 +133,35 @@ void CpuBackend::run_task(const MatmulJob& job, const PanelRange& range) {
     job.kernels->matmul(job, {range.panel_begin, range.panel_end, tile, tile + 1});
 }
 
+// Whether the matmul, such as a router's, has too few panels for many threads and is long enough to cut k as well. The
+// sums of the parts differ in their last bits from those of a batch of several tiles.
+bool CpuBackend::cuts_k(const MatmulJob& job, int64_t n_panels) const {
+  constexpr int64_t kLeastBytes = 64 * 1024;
+  return !deterministic_ && n_panels <= kMostPanelsOfParts && job.tiling.n_tiles == 1 && job.unpacked == Unpacked::kNo &&
+         job.n_in % kPartUnit == 0 && job.n_in > kPartUnit && job.panel_bytes >= kLeastBytes;
+}
+
+// The parts are the same for any number of threads, and are added in order.
+void CpuBackend::run_parts_of_k(const MatmulJob& job, int64_t n_panels) {
+  const int64_t units = job.n_in / kPartUnit, n_parts = std::min(units, kMostPartsOfK);
+  const int m = job.tiling.n_tokens;
+  constexpr int64_t kTile = int64_t{cpu::kMaxTile} * cpu::kPanelRows;
+  const Tensor sums = room(part_sums_, kMostPanelsOfParts * kMostPartsOfK, kTile);  // [panels, parts] of [m, 32 rows]
+  pool_.parallel_for(n_panels * n_parts, [&](int64_t i, int) {
+    const int64_t part = i % n_parts, begin = part * units / n_parts, n = (part + 1) * units / n_parts - begin;
+    job.tiles[m - 1](job.panels + i / n_parts * job.panel_bytes + begin * (job.panel_bytes / units),
+                     job.act + begin * m * (job.act_token_bytes / units), n * kPartUnit, job.codebook, sums.f32(i));
+  });
+  for (int64_t row = 0; row < job.n_out; ++row)
+    for (int t = 0; t < m; ++t) {
+      const float* part = sums.f32(row / cpu::kPanelRows * n_parts) + t * cpu::kPanelRows + row % cpu::kPanelRows;
+      float sum = 0;
+      for (int64_t i = 0; i < n_parts; ++i) sum += part[i * kTile];
+      float& y = job.y[t * job.y_stride + row];
+      y = sum * job.factor + (job.bias ? job.bias[row] : 0.0f) + (job.accumulate ? y : 0.0f);
+    }
+}
+
 Unpacked CpuBackend::unpacked(const PackedWeight& w, int64_t n_rows) const {
   return w.batch_changes_bits && deterministic_ ? common_form(w) : unpacked_for(w, kernels_for(w, n_rows), n_rows);
 }
@@ -160,6 +189,7 @@ void CpuBackend::run_matmuls(Tensor x, std::span<const Output> outputs, std::opt
     jobs[i].accumulate = out.accumulate;
     n_panels[i] = w.n_panels;
   }
+  if (n == 1 && cuts_k(jobs[0], n_panels[0])) return run_parts_of_k(jobs[0], n_panels[0]);
   // Gate and up run together, panel by panel, so only the first matmul's panels become tasks.
   const size_t n_dealt = gated ? 1 : outputs.size();
   plan_matmuls({jobs.data(), n_dealt}, {n_panels.data(), n_dealt});
