@@ -113,6 +113,7 @@ class CpuBackend final : public Backend {
     const Weight* w;
     Tensor bias;
     bool accumulate = false;
+    bool cuts_k = false;  // the only output may be cut along k
   };
   struct MatmulTask {
     int job;
@@ -135,7 +136,7 @@ class CpuBackend final : public Backend {
   cpu::Unpacked unpacked(const cpu::PackedWeight& w, int64_t n_rows) const;
   void run_matmuls(Tensor x, std::span<const Output> outputs, std::optional<Activation> gated = {});
   void run_task(const cpu::MatmulJob& job, const cpu::PanelRange& range);
-  bool cuts_k(const cpu::MatmulJob& job, int64_t n_panels) const;
+  bool can_cut_k(const cpu::MatmulJob& job, int64_t n_panels) const;
   void run_parts_of_k(const cpu::MatmulJob& job, int64_t n_panels);
   const uint8_t* pack(Tensor x, const cpu::ActLayout& layout, int max_tile, const cpu::Kernels& kernels, int slot);
   void plan_matmuls(std::span<const cpu::MatmulJob> jobs, std::span<const int64_t> n_panels);

@@ -133,9 +133,9 @@ void CpuBackend::run_task(const MatmulJob& job, const PanelRange& range) {
     job.kernels->matmul(job, {range.panel_begin, range.panel_end, tile, tile + 1});
 }
 
-// Whether the matmul, such as a router's, has too few panels for many threads and is long enough to cut k as well. The
-// sums of the parts differ in their last bits from those of a batch of several tiles.
-bool CpuBackend::cuts_k(const MatmulJob& job, int64_t n_panels) const {
+// Whether the matmul has too few panels for many threads and is long enough to cut k as well. The sums of the parts
+// differ in their last bits from those of a batch of several tiles.
+bool CpuBackend::can_cut_k(const MatmulJob& job, int64_t n_panels) const {
   constexpr int64_t kLeastBytes = 64 * 1024;
   return !deterministic_ && n_panels <= kMostPanelsOfParts && job.tiling.n_tiles == 1 && job.unpacked == Unpacked::kNo &&
          job.n_in % kPartUnit == 0 && job.n_in > kPartUnit && job.panel_bytes >= kLeastBytes;
@@ -189,7 +189,7 @@ void CpuBackend::run_matmuls(Tensor x, std::span<const Output> outputs, std::opt
     jobs[i].accumulate = out.accumulate;
     n_panels[i] = w.n_panels;
   }
-  if (n == 1 && cuts_k(jobs[0], n_panels[0])) return run_parts_of_k(jobs[0], n_panels[0]);
+  if (outputs[0].cuts_k && can_cut_k(jobs[0], n_panels[0])) return run_parts_of_k(jobs[0], n_panels[0]);
   // Gate and up run together, panel by panel, so only the first matmul's panels become tasks.
   const size_t n_dealt = gated ? 1 : outputs.size();
   plan_matmuls({jobs.data(), n_dealt}, {n_panels.data(), n_dealt});
