@@ -12,7 +12,8 @@
 #   threads   whether more threads are slower: each of SHAPES at each of THREADS, medians of 5: FOLDER/threads.csv
 #   serving   requests through the whole engine, beside llama-server, with the most threads: FOLDER/serving.csv
 #
-# ROWS are SHAPE:TYPE, or SHAPE:TYPE:THREADS with commas for counts of its own. SERVED is SHAPE:TYPE:REQUESTS:PROMPT:OUTPUT.
+# ROWS are SHAPE:TYPE, or SHAPE:TYPE:THREADS with commas for counts of its own. SERVED is
+# SHAPE:TYPE:REQUESTS:PROMPT:OUTPUT, or with :LAYERS for fewer layers than the shape has.
 # SHAPES are SHAPE:TYPE:PROMPT:TOKENS:LAYERS, tokens of a prompt, decoded tokens, and the layers of the file (0: all). Large
 # shapes have fewer layers of the same size here, because each count of threads loads the file again.
 # FOLDER (-w, build/cores) keeps the files of random weights. llama.cpp's programs are those of the folder -l; without it,
@@ -111,9 +112,9 @@ load_server() {  # NAME COMMAND...: the server
 
 if has serving; then
   note "serving $served"
-  shape=$(field "$served" 1) type=$(field "$served" 2) requests=$(field "$served" 3) prompt=$(field "$served" 4) output=$(field "$served" 5)
+  shape=$(field "$served" 1) type=$(field "$served" 2) requests=$(field "$served" 3) prompt=$(field "$served" 4) output=$(field "$served" 5) layers=$(field "$served:" 6)
   most=${counts##* }
-  make_file "$shape" "$type"
+  make_file "$shape" "$type" "$layers"
   rm -f "$work/serving.csv"
   "$ingot" bench engine "$file" --device cpu -t "$most" --requests "$requests" --max-seqs "$requests" -p "$prompt" -n "$output" --spread 0 --json \
     >"$work/engine.json"
