@@ -63,8 +63,8 @@ struct Cut {
   int64_t ranges, splits;
 };
 
-// kTasksPerThread tasks for each thread, but no task so small that starting the task costs more than running it. Cuts by
-// panels first, and by tiles if there are too few panels. total: bytes of all matmuls that are cut together.
+// kTasksPerThread tasks for each thread, but no task so small that starting the task costs more than running it. Cuts
+// by panels first, and by tiles if there are too few panels. total: bytes of all matmuls that are cut together.
 Cut cut_of(const MatmulJob& job, int64_t n_panels, int64_t total, int64_t n_threads) {
   constexpr int64_t kLeastWork = 16 * 1024;  // bytes of weights times tokens
   if (n_threads == 1) return {1, 1};
@@ -86,7 +86,8 @@ Cut cut_of_unpacked(const MatmulJob& job, int64_t n_panels, int64_t total, int64
     for (int64_t splits = 1; splits <= job.tiling.n_tiles; splits *= 2) {
       const int64_t n_tasks = (total + panels - 1) / panels * splits;
       const auto rounds = static_cast<double>((n_tasks + n_threads - 1) / n_threads);
-      const auto tiles = static_cast<double>((job.tiling.n_tiles + splits - 1) / splits), n = static_cast<double>(panels);
+      const auto tiles = static_cast<double>((job.tiling.n_tiles + splits - 1) / splits),
+                 n = static_cast<double>(panels);
       const double time = (rounds + kRest) * (n * tiles + kReadTile * tiles + kUnpackPanel * n);
       if (least > 0 && time >= least) continue;
       least = time;
@@ -137,8 +138,9 @@ void CpuBackend::run_task(const MatmulJob& job, const PanelRange& range) {
 // differ in their last bits from those of a batch of several tiles.
 bool CpuBackend::can_cut_k(const MatmulJob& job, int64_t n_panels) const {
   constexpr int64_t kLeastBytes = 64 * 1024;
-  return !deterministic_ && n_panels <= kMostPanelsOfParts && job.tiling.n_tiles == 1 && job.unpacked == Unpacked::kNo &&
-         job.n_in % kPartUnit == 0 && job.n_in > kPartUnit && job.panel_bytes >= kLeastBytes;
+  return !deterministic_ && n_panels <= kMostPanelsOfParts && job.tiling.n_tiles == 1 &&
+         job.unpacked == Unpacked::kNo && job.n_in % kPartUnit == 0 && job.n_in > kPartUnit &&
+         job.panel_bytes >= kLeastBytes;
 }
 
 // The parts are the same for any number of threads, and are added in order.

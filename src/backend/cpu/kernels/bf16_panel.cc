@@ -1,6 +1,6 @@
 // Products of many tokens and quantized weights on a matrix unit that multiplies bf16 (Kernels::block_runs). Parts of
-// panels are unpacked to bf16 in the second-level cache, and multiplied by all tokens before the next parts. A weight is
-// rounded to 8 bits, an error of 2^-9 of the weight; activations have the same error, less than as int8.
+// panels are unpacked to bf16 in the second-level cache, and multiplied by all tokens before the next parts. A weight
+// is rounded to 8 bits, an error of 2^-9 of the weight; activations have the same error, less than as int8.
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/kernels/quant_panel.h"
 #include "backend/cpu/kernels/simd.h"
@@ -9,7 +9,7 @@
 namespace ingot::cpu::INGOT_ISA {
 namespace {
 
-// A tile of a part, at most 32 KiB, stays in the first-level cache; weights and sums, 768 KiB, in the second-level cache.
+// A tile of a part, at most 32 KiB, stays in the first-level cache; weights and sums, 768 KiB, in the second-level one.
 constexpr int64_t kPartGroups = 16;                    // groups of 32 in a part of k
 constexpr int kPanels = kPanelsUnpacked, kTiles = 16;  // at a time
 constexpr int kPairs = kGroup / 2;

@@ -10,8 +10,8 @@ constexpr bool kBf16Blocks = true;  // cores with these instructions may have a 
 INLINE void store_bf16(uint8_t* p, F low, F high) {
   _mm512_storeu_si512(p, (__m512i)_mm512_cvtne2ps_pbh((__m512)high, (__m512)low));
 }
-// Rounds the even and the odd numbers of 32 to bf16, ties away from zero, and stores them in order. (The instruction for
-// two vectors would leave the order to be restored, which takes longer.) A NaN must be kNan.
+// Rounds the even and the odd numbers of 32 to bf16, ties away from zero, and stores them in order. (The instruction
+// for two vectors would leave the order to be restored, which takes longer.) A NaN must be kNan.
 constexpr int32_t kNan = 0x7FC00000;
 INLINE void store_pairs(uint32_t* p, F even, F odd) {
   const __m512i half = _mm512_set1_epi32(0x8000);
@@ -26,9 +26,10 @@ INLINE F with_one_nan(F v) {
 // A byte of each lane below 128, plus 128, without a conversion.
 template <int byte>
 INLINE F code_plus_128(I codes) {
-  const __m512i at_16 = byte == 3 ? _mm512_srli_epi32((__m512i)codes, 8) : _mm512_slli_epi32((__m512i)codes, (2 - byte) * 8 & 31);
+  constexpr int up = (2 - byte) * 8;
+  const I at_16 = up < 0 ? (I)((U)codes >> -up) : codes << up;
   constexpr int kAndOr = 0xEA;  // (a & b) | c
-  return (F)_mm512_ternarylogic_epi32(at_16, _mm512_set1_epi32(0x7F0000), _mm512_set1_epi32(0x43000000), kAndOr);
+  return (F)_mm512_ternarylogic_epi32((__m512i)at_16, _mm512_set1_epi32(0x7F0000), _mm512_set1_epi32(0x43000000), kAndOr);
 }
 INLINE F dot2_bf16(F acc, I a, I b) {
 #if defined(__clang__) && __clang_major__ == 16  // it crashes when it compiles a broadcast of bf16
