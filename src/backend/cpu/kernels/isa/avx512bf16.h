@@ -28,8 +28,8 @@ template <int byte>
 INLINE F code_plus_128(I codes) {
   constexpr int up = (2 - byte) * 8;
   const I at_16 = up < 0 ? (I)((U)codes >> -up) : codes << up;
-  constexpr int kAndOr = 0xEA;  // (a & b) | c
-  return (F)_mm512_ternarylogic_epi32((__m512i)at_16, _mm512_set1_epi32(0x7F0000), _mm512_set1_epi32(0x43000000), kAndOr);
+  const __m512i kept = _mm512_set1_epi32(0x7F0000), float_128 = _mm512_set1_epi32(0x43000000);
+  return (F)_mm512_ternarylogic_epi32((__m512i)at_16, kept, float_128, 0xEA /* (a & b) | c */);
 }
 INLINE F dot2_bf16(F acc, I a, I b) {
 #if defined(__clang__) && __clang_major__ == 16  // it crashes when it compiles a broadcast of bf16
