@@ -139,7 +139,7 @@ class CpuBackend final : public Backend {
   bool can_cut_k(const cpu::MatmulJob& job, int64_t n_panels) const;
   void run_parts_of_k(const cpu::MatmulJob& job, int64_t n_panels);
   const uint8_t* pack(Tensor x, const cpu::ActLayout& layout, int max_tile, const cpu::Kernels& kernels, int slot);
-  void plan_matmuls(std::span<const cpu::MatmulJob> jobs, std::span<const int64_t> n_panels);
+  void plan_matmuls(std::span<const cpu::MatmulJob> jobs, std::span<const int64_t> n_panels, bool in_order);
 
   // cpu_attention.cc
   int n_seeing_alike(int first, int n) const;

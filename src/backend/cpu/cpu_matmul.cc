@@ -98,9 +98,9 @@ Cut cut_of_unpacked(const MatmulJob& job, int64_t n_panels, int64_t total, int64
 
 }  // namespace
 
-// A thread gets neighbouring panels, because the kernels prefetch the next panel. With memory nodes, it gets the same
-// part of each matrix in every step, the part that it packed.
-void CpuBackend::plan_matmuls(std::span<const MatmulJob> jobs, std::span<const int64_t> n_panels) {
+// A thread gets the same part of each matrix in every step, the part that it packed; or, if all panels are alike, with
+// in_order neighbouring panels of all matrices, because the kernels prefetch the next panel.
+void CpuBackend::plan_matmuls(std::span<const MatmulJob> jobs, std::span<const int64_t> n_panels, bool in_order) {
   const int64_t n_threads = pool_.size();
   matmul_tasks_.clear();
   int64_t total = 0, total_bytes = 0;
@@ -118,7 +118,7 @@ void CpuBackend::plan_matmuls(std::span<const MatmulJob> jobs, std::span<const i
       }
     }
   };
-  const int64_t n_parts = pool_.nodes().empty() ? 1 : n_threads;
+  const int64_t n_parts = in_order ? 1 : n_threads;
   for (int64_t thread = 0; thread < n_parts; ++thread)
     for (size_t i = 0; i < jobs.size(); ++i) cut(i, thread, n_parts);
 }
@@ -194,7 +194,7 @@ void CpuBackend::run_matmuls(Tensor x, std::span<const Output> outputs, std::opt
   if (outputs[0].cuts_k && can_cut_k(jobs[0], n_panels[0])) return run_parts_of_k(jobs[0], n_panels[0]);
   // Gate and up run together, panel by panel, so only the first matmul's panels become tasks.
   const size_t n_dealt = gated ? 1 : outputs.size();
-  plan_matmuls({jobs.data(), n_dealt}, {n_panels.data(), n_dealt});
+  plan_matmuls({jobs.data(), n_dealt}, {n_panels.data(), n_dealt}, /*in_order=*/false);
   const auto run = [&](int64_t i, int) {
     const MatmulTask& task = matmul_tasks_[i];
     if (gated) {

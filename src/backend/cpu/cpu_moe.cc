@@ -86,7 +86,7 @@ void CpuBackend::run_groups(Tensor x, std::span<const ExpertOutput> outputs, std
   }
   // Gate and up run together, so only the gate's panels become tasks.
   const size_t n_groups = groups_.size(), n_dealt = gated ? n_groups : expert_jobs_.size();
-  plan_matmuls({expert_jobs_.data(), n_dealt}, {expert_panels_.data(), n_dealt});
+  plan_matmuls({expert_jobs_.data(), n_dealt}, {expert_panels_.data(), n_dealt}, /*in_order=*/pool_.nodes().empty());
   pool_.parallel_for(static_cast<int64_t>(matmul_tasks_.size()), [&](int64_t i, int) {
     const MatmulTask& task = matmul_tasks_[i];
     if (gated) {
