@@ -85,7 +85,7 @@ if has threads; then
     note "$shape $type${layers:+, $layers layers}"
     make_file "$shape" "$type" "$layers"
     "$ingot" bench "$file" -t "$(echo "$counts" | tr ' ' ',')" -p "$(field "$row" 3)" -n "$(field "$row" 4)" -r 5 -o json 2>"$work/threads.log" |
-      python3 "$here/peers.py" threads "$work/threads.csv" "$shape" "$type"
+      python3 "$here/peers.py" threads "$work/threads.csv" "$shape${layers:+, $layers layers}" "$type"
   done
 fi
 
