@@ -2,32 +2,37 @@
 # Measures this machine and ingot by number of threads: builds, makes files, measures beside llama.cpp in turns, and
 # writes CSV, in less than nine minutes on 16 CPUs.
 #
-#   bench/cpu/cores.sh [-i INGOT] [-l FOLDER] [-w FOLDER] [-t THREADS] [-m ROWS] [-n ROUNDS] [-c SERVED] [STEP...]
+#   bench/cpu/cores.sh [-i INGOT] [-l FOLDER] [-w FOLDER] [-t THREADS] [-m ROWS] [-n ROUNDS] [-c SERVED] [-s SHAPES] [STEP...]
 #   bench/cpu/cores.sh -l /usr/bin                                    # all steps, beside /usr/bin/llama-bench and llama-server
 #   bench/cpu/cores.sh -i build/ingot -t "1 2" -m "smollm-135m:Q4_0" -c smollm-135m:Q4_0:4:64:16 machine speed serving
 #
 #   build     builds ingot in build/, unless -i names a program
 #   machine   prints cores, caches and peaks (`ingot bench machine`), to FOLDER/machine.json, too
 #   speed     prompts of 512 tokens and 32 decoded tokens, for each of ROWS and THREADS: FOLDER/cores.csv
+#   threads   whether more threads are slower: each of SHAPES at each of THREADS, medians of 5: FOLDER/threads.csv
 #   serving   requests through the whole engine, beside llama-server, with the most threads: FOLDER/serving.csv
 #
-# ROWS are SHAPE:TYPE, or SHAPE:TYPE:THREADS with commas for counts of its own. SERVED is SHAPE:TYPE:REQUESTS:PROMPT:OUTPUT.
+# ROWS are SHAPE:TYPE, or SHAPE:TYPE:THREADS with commas for counts of its own. SERVED is
+# SHAPE:TYPE:REQUESTS:PROMPT:OUTPUT, or with :LAYERS for fewer layers than the shape has.
+# SHAPES are SHAPE:TYPE:PROMPT:TOKENS:LAYERS, tokens of a prompt, decoded tokens, and the layers of the file (0: all). Large
+# shapes have fewer layers of the same size here, because each count of threads loads the file again.
 # FOLDER (-w, build/cores) keeps the files of random weights. llama.cpp's programs are those of the folder -l; without it,
 # ingot is measured alone.
 set -eu
 here=$(dirname "$0")
-ingot='' peers='' work=build/cores rounds=1 served=llama-3.1-8b:Q4_K_M:32:256:128 port=${PORT:-18231}
+ingot='' peers='' work=build/cores rounds=1 served=llama-3.1-8b:Q4_K_M:16:128:32 port=${PORT:-18231}
 n_cpus=$(nproc)
 counts=$(n=1; while [ "$n" -lt "$n_cpus" ]; do printf '%s ' "$n"; n=$((2 * n)); done; echo "$n_cpus")
 rows="smollm-135m:Q4_0 llama-3.2-1b:Q4_0 llama-3.2-1b:Q4_K_M llama-3.1-8b:Q4_K_M:$(((n_cpus + 1) / 2)),$n_cpus"
-while getopts i:l:w:t:m:n:c: option; do
+shapes="smollm-135m:Q4_0:256:16:0 llama-3.2-1b:Q4_0:128:8:0 llama-3.2-1b:Q4_K_M:128:8:0 llama-3.1-8b:Q4_K_M:128:4:6 qwen3-30b-a3b:Q4_K:128:8:6"
+while getopts i:l:w:t:m:n:c:s: option; do
   case $option in
     i) ingot=$OPTARG ;; l) peers=$OPTARG ;; w) work=$OPTARG ;; t) counts=$OPTARG ;; m) rows=$OPTARG ;; n) rounds=$OPTARG ;;
-    c) served=$OPTARG ;; *) sed -n '5p' "$0" | sed 's/^# *//' >&2; exit 2 ;;
+    c) served=$OPTARG ;; s) shapes=$OPTARG ;; *) sed -n '5p' "$0" | sed 's/^# *//' >&2; exit 2 ;;
   esac
 done
 shift $((OPTIND - 1))
-steps=${*:-build machine speed serving}
+steps=${*:-build machine speed threads serving}
 mkdir -p "$work"
 
 has() { case " $steps " in *" $1 "*) true ;; *) false ;; esac; }
@@ -35,10 +40,11 @@ field() { echo "$1" | cut -d: -f"$2"; }  # TEXT NUMBER
 note() { echo "== $(date -u +%T) $*"; }
 fail() { echo "cores.sh: $*" >&2; exit 1; }
 
-make_file() {  # SHAPE TYPE
-  file=$work/$1-$2.gguf
+make_file() {  # SHAPE TYPE [LAYERS]
+  file=$work/$1${3:+-$3-layers}-$2.gguf
   test -f "$file" && return
-  case $2 in Q4_0 | Q4_K | Q4_K_M | Q6_K | F16) python3 "$here/random_model.py" "$1" "$file" --type "$2" 2>/dev/null && return ;; esac
+  case $2 in Q4_0 | Q4_K | Q4_K_M | Q6_K | F16) python3 "$here/random_model.py" "$1" "$file" --type "$2" ${3:+--layers "$3"} 2>/dev/null && return ;; esac
+  [ -z "${3:-}" ] || fail "$1 cannot be written as $2: give a type of random_model.py"
   python3 "$here/random_model.py" "$1" "$work/$1-F16.gguf"  # other types, and shapes with rows of no whole blocks
   "$ingot" quantize "$work/$1-F16.gguf" "$file" "$2" >&2
 }
@@ -71,6 +77,18 @@ if has speed; then
   done
 fi
 
+if has threads; then
+  rm -f "$work/threads.csv"
+  for row in $shapes; do
+    shape=$(field "$row" 1) type=$(field "$row" 2) layers=$(field "$row" 5)
+    [ "$layers" != 0 ] || layers=''
+    note "$shape $type${layers:+, $layers layers}"
+    make_file "$shape" "$type" "$layers"
+    "$ingot" bench "$file" -t "$(echo "$counts" | tr ' ' ',')" -p "$(field "$row" 3)" -n "$(field "$row" 4)" -r 5 -o json 2>"$work/threads.log" |
+      python3 "$here/peers.py" threads "$work/threads.csv" "$shape${layers:+, $layers layers}" "$type"
+  done
+fi
+
 # Waits until the server answers, then sends the requests.
 load_server() {  # NAME COMMAND...: the server
   name=$1
@@ -94,9 +112,9 @@ load_server() {  # NAME COMMAND...: the server
 
 if has serving; then
   note "serving $served"
-  shape=$(field "$served" 1) type=$(field "$served" 2) requests=$(field "$served" 3) prompt=$(field "$served" 4) output=$(field "$served" 5)
+  shape=$(field "$served" 1) type=$(field "$served" 2) requests=$(field "$served" 3) prompt=$(field "$served" 4) output=$(field "$served" 5) layers=$(field "$served:" 6)
   most=${counts##* }
-  make_file "$shape" "$type"
+  make_file "$shape" "$type" "$layers"
   rm -f "$work/serving.csv"
   "$ingot" bench engine "$file" --device cpu -t "$most" --requests "$requests" --max-seqs "$requests" -p "$prompt" -n "$output" --spread 0 --json \
     >"$work/engine.json"

@@ -5,6 +5,7 @@
     peers.py table FILE
     peers.py wide FILE        # medians, a row for each shape, type and number of threads: docs/data/xeon16.csv
     peers.py served FILE LOAD THREADS PROGRAM < the JSON of `ingot bench engine` or `ingot bench serve`
+    peers.py threads FILE SHAPE TYPE < the JSON of `ingot bench -t 1,2,4`: medians, and each count beside the best below it
     peers.py machine FILE     # the JSON of `ingot bench machine`, as tables
 """
 import csv
@@ -104,6 +105,28 @@ def served(path, load, threads, program):
                          round(run["ttft_ms"]["p50"], 1), round(run["itl_ms"]["p50"], 2)])
 
 
+NEVER_SLOWER = 0.97  # of the best speed with fewer threads; less is not noise
+
+
+def threads(path, shape, kind):
+    tests = {}
+    for row in json.load(sys.stdin):
+        tests.setdefault(row["test"], []).append((row["n_threads"], statistics.median(row["samples_ts"])))
+    new = not pathlib.Path(path).exists()
+    with open(path, "a", newline="") as out:
+        writer = csv.writer(out, lineterminator="\n")
+        if new:
+            writer.writerow(["shape", "type", "test", "threads", "tok_s", "of_best_below"])
+        for test, rates in tests.items():
+            best, line = 0, []
+            for count, rate in sorted(rates):
+                share = rate / best if best else 1
+                writer.writerow([shape, kind, test, count, f"{rate:.4g}", f"{share:.3f}"])
+                line.append(f"{count}: {rate:.4g}" + (f" (SLOWER, {share:.2f} of the best below)" if share < NEVER_SLOWER else ""))
+                best = max(best, rate)
+            print(f"{shape} {kind} {test}, tok/s by threads: " + ", ".join(line))
+
+
 def machine(path):
     found = json.loads(pathlib.Path(path).read_text())
     quota = f", a quota of {found['quota_cpus']} CPUs" if found["quota_cpus"] else ""
@@ -121,7 +144,7 @@ def machine(path):
 
 
 if __name__ == "__main__":
-    commands = {"add": (add, 5), "table": (table, 1), "wide": (wide, 1), "served": (served, 4), "machine": (machine, 1)}
+    commands = {"add": (add, 5), "table": (table, 1), "wide": (wide, 1), "served": (served, 4), "threads": (threads, 3), "machine": (machine, 1)}
     if len(sys.argv) < 2 or sys.argv[1] not in commands or len(sys.argv) - 2 != commands[sys.argv[1]][1]:
         sys.exit(__doc__.strip())
     commands[sys.argv[1]][0](*sys.argv[2:])

@@ -2,9 +2,11 @@
 import csv
 import io
 import json
+import math
 import os
 import pathlib
 import struct
+import subprocess
 import sys
 
 import pytest
@@ -71,12 +73,32 @@ def test_blocks_have_their_scales_and_files_their_sizes(tmp_path):
                 assert struct.unpack_from("<e", blocks, block * size + at)[0] == pytest.approx(value, rel=0.05), kind
     path = tmp_path / "file.gguf"
     random_model.write("smollm-135m", path, "Q4_0")
-    n_elements = sum(cols * rows for _, cols, rows in random_model.tensors("smollm-135m") if rows)
+    n_elements = sum(math.prod(dims) for _, dims, has_type in random_model.tensors("smollm-135m") if has_type)
     assert 0 <= path.stat().st_size - n_elements * 18 // 32 < 4 << 20  # vocabulary, vectors and padding
 
 
+def test_more_threads_that_are_slower_are_named(monkeypatch, tmp_path, capsys):
+    rows = [{"test": "tg8", "n_threads": n, "samples_ts": [rate, 1000, 1]} for n, rate in ((4, 38), (1, 20), (2, 40))]
+    monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(rows)))
+    peers.threads(tmp_path / "threads.csv", "s", "Q4_0")
+    assert capsys.readouterr().out == "s Q4_0 tg8, tok/s by threads: 1: 20, 2: 40, 4: 38 (SLOWER, 0.95 of the best below)\n"
+    assert (tmp_path / "threads.csv").read_text().splitlines()[-1] == "s,Q4_0,tg8,4,38,0.950"
+
+
+@pytest.mark.parametrize("shape", ["mamba2-130m", "lfm2-350m", "qwen3-30b-a3b"])
+def test_other_kinds_of_layers_run(shape, monkeypatch, tmp_path):
+    small = {"layers": 3, "tokens": 512} | ({"experts": (8, 2, 256)} if shape == "qwen3-30b-a3b" else {})
+    monkeypatch.setitem(random_model.SHAPES, shape, random_model.SHAPES[shape] | small)
+    path = tmp_path / "file.gguf"
+    random_model.write(shape, path, "Q4_K_M")
+    run = subprocess.run([os.environ["INGOT"], "bench", path, "-p", "8", "-n", "2", "-r", "1", "-t", "1", "-o", "csv"], capture_output=True,
+                         text=True)
+    assert run.returncode == 0, run.stderr
+    assert [row["test"] for row in csv.DictReader(io.StringIO(run.stdout))] == ["pp8", "tg2"]
+
+
 def test_the_mix_of_q4_k_m():
-    kinds = {name: random_model.type_of(name, 16, "Q4_K_M") for name, _, rows in random_model.tensors("llama-3.2-1b") if rows}
+    kinds = {name: random_model.type_of(name, 16, "Q4_K_M") for name, _, has_type in random_model.tensors("llama-3.2-1b") if has_type}
     assert kinds["token_embd.weight"] == "Q6_K" and kinds["blk.5.ffn_up.weight"] == "Q4_K"
     down = [i for i in range(16) if kinds[f"blk.{i}.ffn_down.weight"] == "Q6_K"]
     assert down == [0, 1, 4, 7, 10, 13, 14, 15]

@@ -113,11 +113,13 @@ class CpuBackend final : public Backend {
     const Weight* w;
     Tensor bias;
     bool accumulate = false;
+    bool cuts_k = false;  // the only output may be cut along k
   };
   struct MatmulTask {
     int job;
     cpu::PanelRange range;
   };
+  static constexpr int64_t kPartUnit = 256, kMostPartsOfK = 8, kMostPanelsOfParts = 8;  // run_parts_of_k
   // A unit of attention work, the same for each KV head: some tokens of a sequence, and a range of its keys.
   struct AttentionTask {
     int seq;
@@ -134,8 +136,10 @@ class CpuBackend final : public Backend {
   cpu::Unpacked unpacked(const cpu::PackedWeight& w, int64_t n_rows) const;
   void run_matmuls(Tensor x, std::span<const Output> outputs, std::optional<Activation> gated = {});
   void run_task(const cpu::MatmulJob& job, const cpu::PanelRange& range);
+  bool can_cut_k(const cpu::MatmulJob& job, int64_t n_panels) const;
+  void run_parts_of_k(const cpu::MatmulJob& job, int64_t n_panels);
   const uint8_t* pack(Tensor x, const cpu::ActLayout& layout, int max_tile, const cpu::Kernels& kernels, int slot);
-  void plan_matmuls(std::span<const cpu::MatmulJob> jobs, std::span<const int64_t> n_panels);
+  void plan_matmuls(std::span<const cpu::MatmulJob> jobs, std::span<const int64_t> n_panels, bool in_order);
 
   // cpu_attention.cc
   int n_seeing_alike(int first, int n) const;
@@ -193,6 +197,7 @@ class CpuBackend final : public Backend {
   std::vector<SamplerScratch> sampler_scratch_;  // [threads]
 
   cpu::Memory activations_[kMaxOutputs];
+  cpu::Memory part_sums_;
   std::vector<MatmulTask> matmul_tasks_;
   std::vector<ExpertGroup> groups_;
   std::vector<int32_t> order_, place_;  // [rows]: the row at each sorted place, and the place of each row

@@ -56,33 +56,71 @@ const uint8_t* CpuBackend::pack(Tensor x, const cpu::ActLayout& layout, int max_
   return to;
 }
 
-// Makes kTasksPerThread tasks for each thread, but no task so small that starting the task costs more than running it.
-// Cuts by panels first, and by tiles if there are too few panels. In every step, a thread gets the same part of each
-// matrix, the part that it packed.
-void CpuBackend::plan_matmuls(std::span<const MatmulJob> jobs, std::span<const int64_t> n_panels) {
+namespace {
+
+// How a matmul is cut: its panels into ranges, its tiles of tokens into splits.
+struct Cut {
+  int64_t ranges, splits;
+};
+
+// kTasksPerThread tasks for each thread, but no task so small that starting the task costs more than running it. Cuts
+// by panels first, and by tiles if there are too few panels. total: bytes of all matmuls that are cut together.
+Cut cut_of(const MatmulJob& job, int64_t n_panels, int64_t total, int64_t n_threads) {
   constexpr int64_t kLeastWork = 16 * 1024;  // bytes of weights times tokens
+  if (n_threads == 1) return {1, 1};
+  const int64_t bytes = n_panels * job.panel_bytes, work = bytes * job.tiling.n_tokens;
+  const int64_t share = (kTasksPerThread * bytes / total + 1) * n_threads;
+  const int64_t wanted = std::clamp<int64_t>(work / kLeastWork, 1, share), ranges = std::min(wanted, n_panels);
+  return {ranges, std::min<int64_t>((wanted + ranges - 1) / ranges, job.tiling.n_tiles)};
+}
+
+// A task that unpacks panels reads each tile of tokens once for kPanelsUnpacked panels, and each split of the tokens
+// unpacks the panels again. So tasks are few and large: those that end first, in units of a tile times a panel. total:
+// panels of all matmuls that are cut together.
+Cut cut_of_unpacked(const MatmulJob& job, int64_t n_panels, int64_t total, int64_t n_threads) {
+  constexpr double kReadTile = 1, kUnpackPanel = 4;  // measured: 4 of 16 tiles' time
+  constexpr double kRest = 0.25;                     // of a task, while which other threads wait
+  Cut best{1, 1};
+  double least = 0;
+  for (int64_t panels = std::min<int64_t>(cpu::kPanelsUnpacked, n_panels); panels > 0; --panels)
+    for (int64_t splits = 1; splits <= job.tiling.n_tiles; splits *= 2) {
+      const int64_t n_tasks = (total + panels - 1) / panels * splits;
+      const auto rounds = static_cast<double>((n_tasks + n_threads - 1) / n_threads);
+      const auto tiles = static_cast<double>((job.tiling.n_tiles + splits - 1) / splits),
+                 n = static_cast<double>(panels);
+      const double time = (rounds + kRest) * (n * tiles + kReadTile * tiles + kUnpackPanel * n);
+      if (least > 0 && time >= least) continue;
+      least = time;
+      best = {(n_panels + panels - 1) / panels, splits};
+    }
+  return best;
+}
+
+}  // namespace
+
+// A thread gets the same part of each matrix in every step, the part that it packed; or, if all panels are alike, with
+// in_order neighbouring panels of all matrices, because the kernels prefetch the next panel.
+void CpuBackend::plan_matmuls(std::span<const MatmulJob> jobs, std::span<const int64_t> n_panels, bool in_order) {
   const int64_t n_threads = pool_.size();
   matmul_tasks_.clear();
-  int64_t total = 0;
-  for (size_t i = 0; i < jobs.size(); ++i) total += n_panels[i] * jobs[i].panel_bytes;
-  const auto cut = [&](int i, int64_t thread) {
+  int64_t total = 0, total_bytes = 0;
+  for (size_t i = 0; i < jobs.size(); ++i) total += n_panels[i], total_bytes += n_panels[i] * jobs[i].panel_bytes;
+  const auto cut = [&](size_t i, int64_t thread, int64_t n_parts) {
     const MatmulJob& job = jobs[i];
-    const int64_t bytes = n_panels[i] * job.panel_bytes, work = bytes * job.tiling.n_tokens;
-    const int64_t share = (kTasksPerThread * bytes / total + 1) * n_threads;
-    const int64_t wanted = n_threads == 1 ? 1 : std::clamp<int64_t>(work / kLeastWork, 1, share);
-    const int64_t ranges = std::min(wanted, n_panels[i]);
-    const int64_t splits = std::min<int64_t>((wanted + ranges - 1) / ranges, job.tiling.n_tiles);
-    for (int64_t r = thread * ranges / n_threads; r < (thread + 1) * ranges / n_threads; ++r) {
+    const auto [ranges, splits] = job.unpacked == Unpacked::kBF16 ? cut_of_unpacked(job, n_panels[i], total, n_threads)
+                                                                  : cut_of(job, n_panels[i], total_bytes, n_threads);
+    for (int64_t r = thread * ranges / n_parts; r < (thread + 1) * ranges / n_parts; ++r) {
       for (int64_t s = 0; s < splits; ++s) {
-        matmul_tasks_.push_back({i,
+        matmul_tasks_.push_back({static_cast<int>(i),
                                  {r * n_panels[i] / ranges, (r + 1) * n_panels[i] / ranges,
                                   static_cast<int>(s * job.tiling.n_tiles / splits),
                                   static_cast<int>((s + 1) * job.tiling.n_tiles / splits)}});
       }
     }
   };
-  for (int64_t thread = 0; thread < n_threads; ++thread)
-    for (size_t i = 0; i < jobs.size(); ++i) cut(static_cast<int>(i), thread);
+  const int64_t n_parts = in_order ? 1 : n_threads;
+  for (int64_t thread = 0; thread < n_parts; ++thread)
+    for (size_t i = 0; i < jobs.size(); ++i) cut(i, thread, n_parts);
 }
 
 // For several long tiles of tokens, the kernel sums a product in parts of k, so the sums depend on the batch. In
@@ -94,6 +132,36 @@ void CpuBackend::run_task(const MatmulJob& job, const PanelRange& range) {
   if (!deterministic_ || !in_parts) return job.kernels->matmul(job, range);
   for (int tile = range.tile_begin; tile < range.tile_end; ++tile)
     job.kernels->matmul(job, {range.panel_begin, range.panel_end, tile, tile + 1});
+}
+
+// Whether the matmul has too few panels for many threads and is long enough to cut k as well. The sums of the parts
+// differ in their last bits from those of a batch of several tiles.
+bool CpuBackend::can_cut_k(const MatmulJob& job, int64_t n_panels) const {
+  constexpr int64_t kLeastBytes = 64 * 1024;
+  return !deterministic_ && n_panels <= kMostPanelsOfParts && job.tiling.n_tiles == 1 &&
+         job.unpacked == Unpacked::kNo && job.n_in % kPartUnit == 0 && job.n_in > kPartUnit &&
+         job.panel_bytes >= kLeastBytes;
+}
+
+// The parts are the same for any number of threads, and are added in order.
+void CpuBackend::run_parts_of_k(const MatmulJob& job, int64_t n_panels) {
+  const int64_t units = job.n_in / kPartUnit, n_parts = std::min(units, kMostPartsOfK);
+  const int m = job.tiling.n_tokens;
+  constexpr int64_t kTile = int64_t{cpu::kMaxTile} * cpu::kPanelRows;
+  const Tensor sums = room(part_sums_, kMostPanelsOfParts * kMostPartsOfK, kTile);  // [panels, parts] of [m, 32 rows]
+  pool_.parallel_for(n_panels * n_parts, [&](int64_t i, int) {
+    const int64_t part = i % n_parts, begin = part * units / n_parts, n = (part + 1) * units / n_parts - begin;
+    job.tiles[m - 1](job.panels + i / n_parts * job.panel_bytes + begin * (job.panel_bytes / units),
+                     job.act + begin * m * (job.act_token_bytes / units), n * kPartUnit, job.codebook, sums.f32(i));
+  });
+  for (int64_t row = 0; row < job.n_out; ++row)
+    for (int t = 0; t < m; ++t) {
+      const float* part = sums.f32(row / cpu::kPanelRows * n_parts) + t * cpu::kPanelRows + row % cpu::kPanelRows;
+      float sum = 0;
+      for (int64_t i = 0; i < n_parts; ++i) sum += part[i * kTile];
+      float& y = job.y[t * job.y_stride + row];
+      y = sum * job.factor + (job.bias ? job.bias[row] : 0.0f) + (job.accumulate ? y : 0.0f);
+    }
 }
 
 Unpacked CpuBackend::unpacked(const PackedWeight& w, int64_t n_rows) const {
@@ -123,9 +191,10 @@ void CpuBackend::run_matmuls(Tensor x, std::span<const Output> outputs, std::opt
     jobs[i].accumulate = out.accumulate;
     n_panels[i] = w.n_panels;
   }
+  if (outputs[0].cuts_k && can_cut_k(jobs[0], n_panels[0])) return run_parts_of_k(jobs[0], n_panels[0]);
   // Gate and up run together, panel by panel, so only the first matmul's panels become tasks.
   const size_t n_dealt = gated ? 1 : outputs.size();
-  plan_matmuls({jobs.data(), n_dealt}, {n_panels.data(), n_dealt});
+  plan_matmuls({jobs.data(), n_dealt}, {n_panels.data(), n_dealt}, /*in_order=*/false);
   const auto run = [&](int64_t i, int) {
     const MatmulTask& task = matmul_tasks_[i];
     if (gated) {

@@ -86,7 +86,7 @@ void CpuBackend::run_groups(Tensor x, std::span<const ExpertOutput> outputs, std
   }
   // Gate and up run together, so only the gate's panels become tasks.
   const size_t n_groups = groups_.size(), n_dealt = gated ? n_groups : expert_jobs_.size();
-  plan_matmuls({expert_jobs_.data(), n_dealt}, {expert_panels_.data(), n_dealt});
+  plan_matmuls({expert_jobs_.data(), n_dealt}, {expert_panels_.data(), n_dealt}, /*in_order=*/pool_.nodes().empty());
   pool_.parallel_for(static_cast<int64_t>(matmul_tasks_.size()), [&](int64_t i, int) {
     const MatmulTask& task = matmul_tasks_[i];
     if (gated) {
@@ -148,7 +148,8 @@ void CpuBackend::moe(const MoeArgs& a) {
   const auto& up = *static_cast<const PackedWeight*>(a.w_up->packed);
   if (a.x.rows == 0) return;
   const Tensor x = normed(a.x, a.normed, a.norm);
-  matmul(a.logits, a.router_x ? a.router_x : x, *a.w_router, a.b_router);
+  const Output logits{.y = a.logits, .w = a.w_router, .bias = a.b_router, .cuts_k = true};
+  run_matmuls(a.router_x ? a.router_x : x, {&logits, 1});
   moe_route(a.ids, a.weights, a.logits, a.route);
   group_by_expert(a.ids, a.w_gate->n_experts);
   if (groups_.empty()) return;

@@ -37,7 +37,7 @@ void add_amx(std::vector<const Kernels*>& found) {
     static const Kernels kAmx = [] {
       Kernels set = avx512bf16::kKernels;
       set.isa = "amx";
-      set.block_tiles = &amx::kBf16Tiles, set.block_tile = amx::kTokens;
+      set.block_tiles = &amx::kBf16Tiles, set.block_runs = &amx::kBf16Runs, set.block_tile = amx::kTokens;
       set.peak_bf16 = amx::peak_bf16;
       return set;
     }();

@@ -213,7 +213,8 @@ static inline int tile_begin(const Tiling& t, int tile) {
 enum class Unpacked : uint8_t { kNo, kF32, kInt16, kBF16, kBlocks, kBytes, kRows };
 constexpr int kUnpackTiles = 4;        // with fewer tiles of tokens, unpacking costs more time than it saves
 constexpr int kBlockTokens = 4;        // with fewer tokens, block tiles read weights more slowly
-constexpr int kUnpackBf16Tokens = 96;  // as kUnpackTiles, for kBF16
+constexpr int kUnpackBf16Tokens = 16;  // as kUnpackTiles, for kBF16
+constexpr int kPanelsUnpacked = 8;     // at a time, for kBF16
 
 // F16 weights as 16-bit integers with a scale for each row and 32 of k. Sums of 32 products fit in 32 bits. The limit
 // of the activations is a multiple of 127, so numbers that are exact in int8 are exact here.
@@ -224,6 +225,22 @@ static_assert(int64_t{kGroup} * kInt16Weight * kInt16Activation < int64_t{1} << 
 using TileFn = void (*)(const uint8_t* panel, const uint8_t* act, int64_t n_in, const uint8_t* codebook, float* out);
 struct TileRow {
   TileFn of[kMaxTile];  // [m - 1]
+};
+
+// Products of a tile of tokens and several panels of bf16 weights, over a part of k, on a matrix unit.
+struct BlockRun {
+  const uint8_t* panels;  // [n_panels], each bf16 [n_blocks * 16, 32 rows, 2]
+  int64_t panel_bytes;    // from panel to panel
+  int n_panels;
+  const uint8_t* act;    // bf16 [n_blocks, m, 32]
+  const uint8_t* later;  // bf16 [n_blocks, m, 32], activations that are prefetched meanwhile
+  int64_t n_blocks;      // of 32 of k
+  bool adds;             // false: sums begin with zero
+  float* sums;           // [n_panels, kMaxTile, 32 rows], the first m tokens of each
+};
+using BlockFn = void (*)(const BlockRun& run);
+struct BlockRow {
+  BlockFn of[kMaxTile];  // [m - 1]
 };
 
 struct Kernels;
@@ -332,7 +349,8 @@ struct Kernels {
   const FileBlockFns* file_blocks;  // [FileBlocks]
   const TileRow* dense_tiles;       // [kDenseCount]
   const TileRow* block_tiles;       // for bf16 weights and activations in blocks; null: none
-  int block_tile;                   // the largest number of tokens of block_tiles
+  const BlockRow* block_runs;       // the same for several unpacked panels
+  int block_tile;                   // the largest number of tokens of block_tiles and block_runs
   void (*pack_activations)(const float* x, int64_t stride, int m, int64_t n_in, const ActLayout& layout, uint8_t* tile);
   void (*matmul)(const MatmulJob& job, const PanelRange& range);
   // y = act(gate) * up, where y is the gate job's y.

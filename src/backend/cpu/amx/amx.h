@@ -12,6 +12,7 @@ bool has_int8();  // whether the unit also multiplies bytes
 constexpr int kTokens = 32;  // of a tile
 
 extern const TileRow kBf16Tiles;
+extern const BlockRow kBf16Runs;
 double peak_bf16(int64_t iterations);  // returns the number of operations
 double peak_int8(int64_t iterations);  // the same; only if has_int8()
 

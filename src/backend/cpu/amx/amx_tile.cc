@@ -65,14 +65,75 @@ void bf16_tile(const uint8_t* panel /* bf16 [n_in / 2, 32, 2] */, const uint8_t*
   _tile_release();
 }
 
+// The sums of one panel's 32 rows stay in registers. A tile's activations stay in the first-level cache for all panels:
+// weights are loaded with the hint that the cache need not keep them.
+template <int m>
+void bf16_run(const BlockRun& r) {
+  constexpr int low = m < kRows ? m : kRows, high = m - low;
+  constexpr int64_t stride = kPanelRows * sizeof(float);
+  static constexpr Config config = config_of(low, high);
+  _tile_loadconfig(&config);
+  const uint8_t* later = r.later;
+  const int n_later = (m + r.n_panels - 1) / r.n_panels;  // lines to prefetch in a block
+  for (int i = 0; i < r.n_panels; ++i) {
+    float* sums = r.sums + i * kMaxTile * kPanelRows;
+    float* high_sums = sums + kRows * kPanelRows;
+    if (r.adds) {
+      _tile_loadd(0, sums, stride);
+      _tile_loadd(1, sums + kRows, stride);
+    } else {
+      _tile_zero(0);
+      _tile_zero(1);
+    }
+    if constexpr (high > 0) {
+      if (r.adds) {
+        _tile_loadd(2, high_sums, stride);
+        _tile_loadd(3, high_sums + kRows, stride);
+      } else {
+        _tile_zero(2);
+        _tile_zero(3);
+      }
+    }
+    const uint8_t *panel = r.panels + i * r.panel_bytes, *act = r.act;
+    for (int64_t block = 0; block < r.n_blocks; ++block) {
+      _tile_stream_loadd(6, panel, kPanelPairBytes);
+      _tile_loadd(4, act, kRowBytes);
+      _tile_dpbf16ps(0, 4, 6);
+      _tile_stream_loadd(7, panel + kRowBytes, kPanelPairBytes);
+      for (int line = 0; line < n_later; ++line) __builtin_prefetch(later + line * kRowBytes, 0, 2);
+      _tile_dpbf16ps(1, 4, 7);
+      if constexpr (high > 0) {
+        _tile_loadd(5, act + kRows * kRowBytes, kRowBytes);
+        _tile_dpbf16ps(2, 5, 6);
+        _tile_dpbf16ps(3, 5, 7);
+      }
+      panel += kRows * kPanelPairBytes;
+      act += m * kRowBytes;
+      later += n_later * kRowBytes;
+    }
+    _tile_stored(0, sums, stride);
+    _tile_stored(1, sums + kRows, stride);
+    if constexpr (high > 0) {
+      _tile_stored(2, high_sums, stride);
+      _tile_stored(3, high_sums + kRows, stride);
+    }
+  }
+  _tile_release();
+}
+
 template <int... m>
 constexpr TileRow row_of(std::integer_sequence<int, m...>) {
   return {{bf16_tile<m + 1>...}};
+}
+template <int... m>
+constexpr BlockRow runs_of(std::integer_sequence<int, m...>) {
+  return {{bf16_run<m + 1>...}};
 }
 
 }  // namespace
 
 const TileRow kBf16Tiles = row_of(std::make_integer_sequence<int, kTokens>());
+const BlockRow kBf16Runs = runs_of(std::make_integer_sequence<int, kTokens>());
 
 double peak_bf16(int64_t iterations) {
   constexpr int64_t kOps = int64_t{2} * kRows * kRows * kBlock;  // of an instruction

@@ -260,7 +260,7 @@ void matmul(const MatmulJob& job, const PanelRange& range) {
     if (job.unpacked == Unpacked::kInt16 || in_bytes) return matmul_in_parts(job, range);
   }
   if constexpr (kBf16Blocks)
-    if (job.unpacked == Unpacked::kBF16) return matmul_in_bf16(job, later, range);
+    if (job.unpacked == Unpacked::kBF16) return matmul_in_bf16(job, range);
   if (job.unpacked == Unpacked::kRows) return dot_file_blocks(job, range);
   if (job.unpacked == Unpacked::kBytes) return matmul_in_bytes(job, range);
   if (job.unpacked == Unpacked::kF32) return matmul_widened(job, later, range, out);

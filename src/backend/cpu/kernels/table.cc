@@ -21,6 +21,7 @@ const Kernels kKernels = {
     .file_blocks = kFileBlocks,
     .dense_tiles = kDenseTiles,
     .block_tiles = nullptr,
+    .block_runs = nullptr,
     .block_tile = 0,
     .pack_activations = pack_activations,
     .matmul = matmul,

@@ -10,12 +10,26 @@ constexpr bool kBf16Blocks = true;  // cores with these instructions may have a 
 INLINE void store_bf16(uint8_t* p, F low, F high) {
   _mm512_storeu_si512(p, (__m512i)_mm512_cvtne2ps_pbh((__m512)high, (__m512)low));
 }
-// Rounds the even and the odd numbers of 32 to bf16, and stores them in order.
+// Rounds the even and the odd numbers of 32 to bf16, ties away from zero, and stores them in order. (The instruction
+// for two vectors would leave the order to be restored, which takes longer.) A NaN must be kNan.
+constexpr int32_t kNan = 0x7FC00000;
 INLINE void store_pairs(uint32_t* p, F even, F odd) {
-  alignas(64) static constexpr uint16_t kOrder[2 * W] = {0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
-                                                         8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
-  const __m512i both = (__m512i)_mm512_cvtne2ps_pbh((__m512)odd, (__m512)even);
-  _mm512_storeu_si512(p, _mm512_permutexvar_epi16(_mm512_load_si512(kOrder), both));
+  const __m512i half = _mm512_set1_epi32(0x8000);
+  const __m512i low = _mm512_srli_epi32(_mm512_add_epi32((__m512i)even, half), 16);
+  const __m512i high = _mm512_add_epi32((__m512i)odd, half);
+  _mm512_storeu_si512(p, _mm512_mask_mov_epi16(low, 0xAAAAAAAA, high));
+}
+INLINE F with_one_nan(F v) {
+  return (F)_mm512_mask_mov_epi32((__m512i)v, _mm512_cmp_ps_mask((__m512)v, (__m512)v, _CMP_UNORD_Q),
+                                  _mm512_set1_epi32(kNan));
+}
+// A byte of each lane below 128, plus 128, without a conversion.
+template <int byte>
+INLINE F code_plus_128(I codes) {
+  constexpr int up = (2 - byte) * 8;
+  const I at_16 = up < 0 ? (I)((U)codes >> -up) : codes << up;
+  const __m512i kept = _mm512_set1_epi32(0x7F0000), float_128 = _mm512_set1_epi32(0x43000000);
+  return (F)_mm512_ternarylogic_epi32((__m512i)at_16, kept, float_128, 0xEA /* (a & b) | c */);
 }
 INLINE F dot2_bf16(F acc, I a, I b) {
 #if defined(__clang__) && __clang_major__ == 16  // it crashes when it compiles a broadcast of bf16
