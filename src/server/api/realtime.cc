@@ -45,7 +45,7 @@ class RealtimeSession final : public SocketHandler, public std::enable_shared_fr
       queue_.push_back(std::move(bytes));
       if (std::exchange(is_running_, true)) return;
     }
-    workers_.post([self = shared_from_this()] { self->run(); });
+    workers_.post_steps([self = shared_from_this()] { return self->step(); });
   }
   void on_beat() override {
     std::lock_guard lock(mutex_);
@@ -73,36 +73,39 @@ class RealtimeSession final : public SocketHandler, public std::enable_shared_fr
   }
 
   // ---- a worker, one at a time ----
-  void run() {
-    for (;;) {
-      std::optional<std::string> text;  // nothing: all sound that has come is read, and a partial result is due
-      {
-        std::lock_guard lock(mutex_);
-        is_running_ = !is_over_ && (!queue_.empty() || wants_partial());
-        if (!is_running_) return;
-        if (!queue_.empty()) {
-          text = std::move(queue_.front());
-          queue_.pop_front();
-          n_queued_ -= text->size() + kMessageCost;
-        }
+  // Takes a step: writes the next window of a committed part, or else reads a message, or else makes a partial result.
+  // Returns false if nothing is left to do.
+  bool step() {
+    std::optional<std::string> text;
+    {
+      std::lock_guard lock(mutex_);
+      is_running_ = !is_over_ && (!commits_.empty() || !queue_.empty() || wants_partial());
+      if (!is_running_) return false;
+      if (commits_.empty() && !queue_.empty()) {
+        text = std::move(queue_.front());
+        queue_.pop_front();
+        n_queued_ -= text->size() + kMessageCost;
       }
-      std::string id;
-      try {
-        if (!text) {
-          send_partial();
-          continue;
-        }
+    }
+    std::string id;
+    try {
+      if (!commits_.empty()) {
+        write_commit();
+      } else if (!text) {
+        send_partial();
+      } else {
         const JsonValue event = parse_request_json(*text);
         id = Fields(event).string("event_id", 512).value_or("");
         handle(event);
-      } catch (const ApiError& error) {
-        fail(error, id);
-      } catch (const std::bad_alloc&) {
-        fail(no_memory(), id);
-      } catch (const std::exception& error) {
-        fail(ApiError(400, printable(error.what(), 1024)), id);
       }
+    } catch (const ApiError& error) {
+      fail(error, id);
+    } catch (const std::bad_alloc&) {
+      fail(no_memory(), id);
+    } catch (const std::exception& error) {
+      fail(ApiError(400, printable(error.what(), 1024)), id);
     }
+    return true;
   }
 
   void send(JsonValue event) {
@@ -240,7 +243,7 @@ class RealtimeSession final : public SocketHandler, public std::enable_shared_fr
 
   void begin_turn(int64_t at) {
     item_ = random_id("item_");
-    partial_ = {}, peeked_ = first_, partial_step_ = kPartialEvery;
+    partial_ = {}, guessed_.clear(), peeked_ = first_, partial_step_ = kPartialEvery;
     send({{"type", "input_audio_buffer.speech_started"}, {"audio_start_ms", ms(at)}, {"item_id", item_}});
   }
 
@@ -261,7 +264,10 @@ class RealtimeSession final : public SocketHandler, public std::enable_shared_fr
     peeked_ = n_samples_;
     const auto start = std::chrono::steady_clock::now();
     try {
-      if (const auto text = model_->speech().peek(samples_, options_)) send_delta(item_, partial_.add(*text));
+      if (auto guess = model_->speech().peek(samples_, options_, guessed_)) {
+        send_delta(item_, partial_.add(guess->pieces));
+        guessed_ = std::move(guess->tokens);
+      }
     } catch (const DeviceLost& error) {
       lose_device(error);
     }
@@ -294,12 +300,11 @@ class RealtimeSession final : public SocketHandler, public std::enable_shared_fr
     commit(n_samples_);
   }
 
-  // Transcribes the sound up to a sample, and drops it.
+  // Takes the sound up to a sample as a part that is transcribed before the next message is read.
   void commit(int64_t end) {
     const auto middle = samples_.begin() + (end - first_);
     std::vector<float> part(samples_.begin(), middle);
     drop_before(end);
-    const double seconds = static_cast<double>(part.size()) / PcmResampler::kTo;
     const std::string item = std::exchange(item_, "");
     send({{"type", "input_audio_buffer.committed"},
           {"item_id", item},
@@ -312,33 +317,59 @@ class RealtimeSession final : public SocketHandler, public std::enable_shared_fr
             {"role", "user"},
             {"status", "completed"},
             {"content", {{{"type", "input_audio"}, {"transcript", nullptr}}}}}}});
-    PartialText partial = std::exchange(partial_, {});
+    commits_.push_back(std::make_unique<Commit>(item, std::move(part), std::exchange(partial_, {})));
+  }
+
+  // Writes the next window of the oldest part. The last one completes it.
+  void write_commit() {
+    Commit& part = *commits_.front();
+    bool goes_on = false;
     try {
-      SampleStream sound(std::move(part));
-      std::string text;
-      const Transcript transcript = model_->speech().transcribe(
-          sound, options_, {.on_window = [&](std::span<const SpeechSegment> added, double, std::optional<double>) {
-            for (const SpeechSegment& segment : added) {
-              text += text.empty() ? trimmed(segment.text) : segment.text;
-              send_delta(item, partial.add_certain(text));
-            }
-            std::lock_guard lock(mutex_);
-            return !is_over_ && !model_->is_stopping();
-          }});
-      send({{"type", kTranscription + std::string("completed")},
-            {"item_id", item},
-            {"content_index", 0},
-            {"transcript", transcript.text()},
-            {"usage", {{"type", "duration"}, {"seconds", seconds}}}});
+      if (!part.transcription)
+        part.transcription.emplace(model_->speech().begin(
+            part.sound, options_,
+            {.on_window = [this, &part](std::span<const SpeechSegment> added, double, std::optional<double>) {
+              for (const SpeechSegment& segment : added) {
+                part.text += part.text.empty() ? trimmed(segment.text) : segment.text;
+                send_delta(part.item, part.partial.add_certain(part.text));
+              }
+              return !model_->is_stopping();
+            }}));
+      goes_on = part.transcription->step();
+      if (!goes_on)
+        send({{"type", kTranscription + std::string("completed")},
+              {"item_id", part.item},
+              {"content_index", 0},
+              {"transcript", part.transcription->finish().text()},
+              {"usage", {{"type", "duration"}, {"seconds", part.seconds}}}});
     } catch (const DeviceLost& error) {
       lose_device(error);
     } catch (const Error& error) {
       send({{"type", kTranscription + std::string("failed")},
-            {"item_id", item},
+            {"item_id", part.item},
             {"content_index", 0},
             {"error", {{"type", "transcription_error"}, {"message", printable(error.what(), 1024)}}}});
+    } catch (...) {
+      commits_.pop_front();
+      throw;
     }
+    if (!goes_on) commits_.pop_front();
   }
+
+  // A part that was committed.
+  struct Commit {
+    Commit(std::string id, std::vector<float> samples, PartialText sent)
+        : item(std::move(id)),
+          seconds(static_cast<double>(samples.size()) / PcmResampler::kTo),
+          sound(std::move(samples)),
+          partial(std::move(sent)) {}
+    const std::string item;
+    const double seconds;
+    SampleStream sound;
+    PartialText partial;
+    std::string text;  // so far
+    std::optional<SpeechModel::Transcription> transcription;
+  };
 
   const std::shared_ptr<ServedModel> model_;
   const ServedModel::Ticket ticket_;
@@ -361,7 +392,9 @@ class RealtimeSession final : public SocketHandler, public std::enable_shared_fr
   std::vector<float> samples_;                        // from first_ on, of those that were not committed
   int64_t first_ = 0, n_samples_ = 0, searched_ = 0;  // since the session began
   std::string item_, last_item_;
+  std::deque<std::unique_ptr<Commit>> commits_;  // that are not complete
   PartialText partial_;                   // of the open turn
+  std::vector<int32_t> guessed_;          // its last partial result
   int64_t peeked_ = 0;                    // n_samples_ at its last partial result
   int64_t partial_step_ = kPartialEvery;  // samples to the next one
 };
