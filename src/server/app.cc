@@ -465,7 +465,7 @@ void App::cancel_answer(const HttpRequest& request, const std::shared_ptr<Respon
 
 // Sessions run on the workers for recordings.
 void App::open_realtime(const HttpRequest& request, const std::shared_ptr<Responder>& responder) {
-  const std::string accept = accept_socket(request);
+  const HttpHeaders accept = accept_socket(request);
   models_.acquire(model_name(JsonValue::object(), true), [this, accept, responder, path = request.path](
                                                              std::shared_ptr<ServedModel> model,
                                                              const std::string& failure) {

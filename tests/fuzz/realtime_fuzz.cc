@@ -58,7 +58,7 @@ class CheckedResponder final : public Responder {
  public:
   void respond(HttpResponse) override { ensure(false, "a socket has no answer"); }
   void stream(HttpResponse) override { ensure(false, "a socket has no stream"); }
-  void upgrade(const std::string&, std::shared_ptr<SocketHandler> given) override { handler = std::move(given); }
+  void upgrade(HttpHeaders, std::shared_ptr<SocketHandler> given) override { handler = std::move(given); }
   void write(std::string bytes) override {
     const JsonValue event = JsonValue::parse(bytes);
     const std::string type = event.at("type");
@@ -128,7 +128,7 @@ void fuzz_session(std::string_view text) {
   const auto responder = std::make_shared<CheckedResponder>();
   {
     Workers workers(1);
-    start_realtime(model, *model->admit(1), "", responder, workers);
+    start_realtime(model, *model->admit(1), {}, responder, workers);
     for (size_t i = 0; i < kMostLines && !text.empty(); ++i) {
       const size_t end = std::min(text.find('\n'), text.size());
       responder->handler->on_message(message_of(text.substr(0, end), n_pieces));

@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/device_lost.h"
 #include "base/error.h"
+#include "io/audio/resample.h"
 #include "model/speech/voice.h"
 #include "server/api/partial_text.h"
 #include "server/api/realtime_sound.h"
@@ -22,12 +23,13 @@ namespace {
 constexpr size_t kMaxQueuedBytes = kMaxSocketMessage;  // of messages that no worker has read
 constexpr size_t kMessageCost = 256;                   // bytes that a message takes besides its own
 constexpr std::chrono::hours kLongestSession{1};
-constexpr int64_t kLongestTurn = 30 * PcmResampler::kTo;       // samples of a turn before it is cut
-constexpr int64_t kPartialEvery = 3 * PcmResampler::kTo / 10;  // samples from one partial result to the next
+constexpr int kPcmRate = 24000;                    // samples a second that clients send
+constexpr int64_t kLongestTurn = 30 * kSpeechRate;       // samples of a turn before it is cut
+constexpr int64_t kPartialEvery = 3 * kSpeechRate / 10;  // samples from one partial result to the next
 constexpr const char* kTranscription = "conversation.item.input_audio_transcription.";
-constexpr int64_t kMostSound = 600 * PcmResampler::kTo;                            // samples that wait for a commit
-constexpr int64_t kSeen = 6 * PcmResampler::kTo, kEvery = PcmResampler::kTo / 10;  // of the search for turns
-constexpr int64_t kLeastCommit = PcmResampler::kTo / 10;
+constexpr int64_t kMostSound = 600 * kSpeechRate;                            // samples that wait for a commit
+constexpr int64_t kSeen = 6 * kSpeechRate, kEvery = kSpeechRate / 10;  // of the search for turns
+constexpr int64_t kLeastCommit = kSpeechRate / 10;
 
 class RealtimeSession final : public SocketHandler, public std::enable_shared_from_this<RealtimeSession> {
  public:
@@ -149,7 +151,7 @@ class RealtimeSession final : public SocketHandler, public std::enable_shared_fr
       if (const JsonValue* sound = in.find("format")) {
         const Fields f(*sound, "session.audio.input.format.");
         if (f.string("type", 64).value_or("audio/pcm") != "audio/pcm") f.refuse("type", "must be audio/pcm");
-        if (f.integer("rate", 1, 1 << 20).value_or(PcmResampler::kFrom) != PcmResampler::kFrom)
+        if (f.integer("rate", 1, 1 << 20).value_or(kPcmRate) != kPcmRate)
           f.refuse("rate", "must be 24000");
       }
     } else if (outer.string("input_audio_format", 64).value_or("pcm16") != "pcm16") {
@@ -195,7 +197,7 @@ class RealtimeSession final : public SocketHandler, public std::enable_shared_fr
         {"object", "realtime.transcription_session"},
         {"audio",
          {{"input",
-           {{"format", {{"type", "audio/pcm"}, {"rate", PcmResampler::kFrom}}},
+           {{"format", {{"type", "audio/pcm"}, {"rate", kPcmRate}}},
             {"transcription", {{"model", model_->id()}, {"language", options_.language}, {"prompt", options_.prompt}}},
             {"turn_detection", std::move(turns)}}}}}};
   }
@@ -203,12 +205,17 @@ class RealtimeSession final : public SocketHandler, public std::enable_shared_fr
   void append(const Fields& fields) {
     const auto bytes = from_base64(fields.string("audio", kMaxSocketMessage).value_or(""));
     if (!bytes || bytes->size() % 2 != 0) fields.refuse("audio", "must be PCM of 16 bits, in Base64");
-    std::vector<int16_t> pcm(bytes->size() / 2);
-    if (!pcm.empty()) std::memcpy(pcm.data(), bytes->data(), bytes->size());
-    for (size_t begin = 0; begin < pcm.size(); begin += PcmResampler::kFrom / 10) {  // 100 ms at a time
+    constexpr size_t kAtOnce = kPcmRate / 10;  // 100 ms
+    std::vector<float> pcm;
+    for (size_t begin = 0; begin < bytes->size(); begin += 2 * kAtOnce) {
+      pcm.clear();
+      for (size_t at = begin; at < std::min(begin + 2 * kAtOnce, bytes->size()); at += 2) {
+        int16_t sample;
+        std::memcpy(&sample, bytes->data() + at, sizeof sample);
+        pcm.push_back(static_cast<float>(sample) / 32768);
+      }
       const size_t n_before = samples_.size();
-      resampler_.add(std::span(pcm).subspan(begin, std::min<size_t>(PcmResampler::kFrom / 10, pcm.size() - begin)),
-                     samples_);
+      resampler_.add(pcm, false, samples_);
       n_samples_ += static_cast<int64_t>(samples_.size() - n_before);
       if (has_turns_) find_turns();
     }
@@ -224,7 +231,7 @@ class RealtimeSession final : public SocketHandler, public std::enable_shared_fr
     const auto seen = static_cast<size_t>(std::min(std::ssize(samples_), kSeen));
     const auto turn = turns_.find(std::span(samples_).last(seen), n_samples_, rules_);
     if (turn && turn->begins) {
-      const auto prefix = static_cast<int64_t>(rules_.prefix_ms * PcmResampler::kTo / 1000);
+      const auto prefix = static_cast<int64_t>(rules_.prefix_ms * kSpeechRate / 1000);
       drop_before(turn->voice - prefix);
       begin_turn(turn->at);
     } else if (turn) {
@@ -239,7 +246,7 @@ class RealtimeSession final : public SocketHandler, public std::enable_shared_fr
     }
   }
 
-  static int64_t ms(int64_t at) { return at * 1000 / PcmResampler::kTo; }
+  static int64_t ms(int64_t at) { return at * 1000 / kSpeechRate; }
 
   void begin_turn(int64_t at) {
     item_ = random_id("item_");
@@ -272,7 +279,7 @@ class RealtimeSession final : public SocketHandler, public std::enable_shared_fr
       lose_device(error);
     }
     const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
-    partial_step_ = std::max(kPartialEvery, static_cast<int64_t>(2 * taken.count() * PcmResampler::kTo));
+    partial_step_ = std::max(kPartialEvery, static_cast<int64_t>(2 * taken.count() * kSpeechRate));
   }
 
   void send_delta(const std::string& item, const std::string& delta) {
@@ -360,7 +367,7 @@ class RealtimeSession final : public SocketHandler, public std::enable_shared_fr
   struct Commit {
     Commit(std::string id, std::vector<float> samples, PartialText sent)
         : item(std::move(id)),
-          seconds(static_cast<double>(samples.size()) / PcmResampler::kTo),
+          seconds(static_cast<double>(samples.size()) / kSpeechRate),
           sound(std::move(samples)),
           partial(std::move(sent)) {}
     const std::string item;
@@ -387,7 +394,7 @@ class RealtimeSession final : public SocketHandler, public std::enable_shared_fr
   SpeechOptions options_;
   TurnRules rules_;
   bool has_turns_ = true;
-  PcmResampler resampler_;
+  Resampler resampler_{kPcmRate};
   TurnFinder turns_;
   std::vector<float> samples_;                        // from first_ on, of those that were not committed
   int64_t first_ = 0, n_samples_ = 0, searched_ = 0;  // since the session began
@@ -401,10 +408,10 @@ class RealtimeSession final : public SocketHandler, public std::enable_shared_fr
 
 }  // namespace
 
-void start_realtime(std::shared_ptr<ServedModel> model, ServedModel::Ticket ticket, const std::string& accept,
+void start_realtime(std::shared_ptr<ServedModel> model, ServedModel::Ticket ticket, HttpHeaders accept,
                     const std::shared_ptr<Responder>& responder, Workers& workers) {
   const auto session = std::make_shared<RealtimeSession>(std::move(model), std::move(ticket), responder, workers);
-  responder->upgrade(accept, session);
+  responder->upgrade(std::move(accept), session);
   responder->on_gone([weak = std::weak_ptr(session)] {
     if (const auto self = weak.lock()) self->on_gone();
   });
