@@ -135,7 +135,7 @@ void fuzz_session(std::string_view text) {
       text.remove_prefix(std::min(text.size(), end + 1));
     }
     responder->handler->on_beat();
-    // Each turn takes a step of the session: a message, a window or a partial result.
+    // Each turn takes a step of the session: messages, a window or a partial result.
     for (int turn = 0; turn < kTurns; ++turn) {
       std::promise<void> over;
       workers.post([&over] { over.set_value(); });

@@ -21,6 +21,7 @@ namespace ingot {
 namespace {
 
 constexpr size_t kMaxQueuedBytes = kMaxSocketMessage;  // of messages that no worker has read
+constexpr int kMessagesAtOnce = 64;                    // that a step reads
 constexpr size_t kMessageCost = 256;                   // bytes that a message takes besides its own
 constexpr std::chrono::hours kLongestSession{1};
 constexpr int kPcmRate = 24000;                    // samples a second that clients send
@@ -75,31 +76,43 @@ class RealtimeSession final : public SocketHandler, public std::enable_shared_fr
   }
 
   // ---- a worker, one at a time ----
-  // Takes a step: writes the next window of a committed part, or else reads a message, or else makes a partial result.
-  // Returns false if nothing is left to do.
+  // Takes a step: reads the messages that wait, up to the next commit, or else writes the next window of a committed
+  // part, or else makes a partial result. Returns false if nothing is left to do.
   bool step() {
-    std::optional<std::string> text;
+    int n_read = 0;
+    for (std::optional<std::string> text; n_read < kMessagesAtOnce && (text = take_message()); ++n_read)
+      guarded([&](std::string& id) {
+        const JsonValue event = parse_request_json(*text);
+        id = Fields(event).string("event_id", 512).value_or("");
+        handle(event);
+      });
+    if (n_read > 0) return true;
     {
       std::lock_guard lock(mutex_);
       is_running_ = !is_over_ && (!commits_.empty() || !queue_.empty() || wants_partial());
       if (!is_running_) return false;
-      if (commits_.empty() && !queue_.empty()) {
-        text = std::move(queue_.front());
-        queue_.pop_front();
-        n_queued_ -= text->size() + kMessageCost;
-      }
+      if (commits_.empty() && !queue_.empty()) return true;
     }
+    guarded([&](std::string&) { commits_.empty() ? send_partial() : write_commit(); });
+    return true;
+  }
+
+  // The next message, if no part has to be written before.
+  std::optional<std::string> take_message() {
+    std::lock_guard lock(mutex_);
+    if (is_over_ || queue_.empty() || !commits_.empty()) return std::nullopt;
+    std::string text = std::move(queue_.front());
+    queue_.pop_front();
+    n_queued_ -= text.size() + kMessageCost;
+    return text;
+  }
+
+  // Work may set the id of the client's event, for faults.
+  template <class Work>
+  void guarded(const Work& work) {
     std::string id;
     try {
-      if (!commits_.empty()) {
-        write_commit();
-      } else if (!text) {
-        send_partial();
-      } else {
-        const JsonValue event = parse_request_json(*text);
-        id = Fields(event).string("event_id", 512).value_or("");
-        handle(event);
-      }
+      work(id);
     } catch (const ApiError& error) {
       fail(error, id);
     } catch (const std::bad_alloc&) {
@@ -107,7 +120,6 @@ class RealtimeSession final : public SocketHandler, public std::enable_shared_fr
     } catch (const std::exception& error) {
       fail(ApiError(400, printable(error.what(), 1024)), id);
     }
-    return true;
   }
 
   void send(JsonValue event) {
