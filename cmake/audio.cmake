@@ -1,14 +1,27 @@
-# The decoder and the resampler of src/io/audio. libsndfile, which brings many codecs, and libsamplerate are opened at
-# run time, so only their headers are needed here; without them, ingot reads no audio.
+# The decoders and the resampler of src/io/audio. Their libraries, which bring many codecs, are opened at run time, so
+# only the headers are needed here. Without libsndfile and libsamplerate, ingot reads no audio.
 pkg_check_modules(SNDFILE sndfile)
 pkg_check_modules(SAMPLERATE samplerate)
 set(ingot_audio nullptr)
 if(SNDFILE_FOUND AND SAMPLERATE_FOUND)
   set(ingot_audio open_sndfile)
+  set(ingot_missing_audio no_resample)
   include_directories(SYSTEM ${SNDFILE_INCLUDE_DIRS} ${SAMPLERATE_INCLUDE_DIRS})
 else()
   message(STATUS "ingot: no audio, because the headers of libsndfile or libsamplerate are missing")
-  set_source_files_properties(${PROJECT_SOURCE_DIR}/src/io/audio/sndfile.cc PROPERTIES HEADER_FILE_ONLY ON)
+  set(ingot_missing_audio sndfile resample)
 endif()
+# FFmpeg's libraries, for more formats. Version 5.1 or newer.
+pkg_check_modules(FFMPEG libavformat>=59.27 libavcodec>=59.37 libavutil>=57.28)
+set(ingot_ffmpeg nullptr)
+if(FFMPEG_FOUND AND SNDFILE_FOUND AND SAMPLERATE_FOUND)
+  set(ingot_ffmpeg open_ffmpeg)
+  include_directories(SYSTEM ${FFMPEG_INCLUDE_DIRS})
+else()
+  list(APPEND ingot_missing_audio ffmpeg)
+endif()
+foreach(name ${ingot_missing_audio})
+  set_source_files_properties(${PROJECT_SOURCE_DIR}/src/io/audio/${name}.cc PROPERTIES HEADER_FILE_ONLY ON)
+endforeach()
 set_property(SOURCE ${PROJECT_SOURCE_DIR}/src/io/audio/decode.cc APPEND PROPERTY COMPILE_DEFINITIONS
-             INGOT_AUDIO_OPEN=${ingot_audio})
+             INGOT_AUDIO_OPEN=${ingot_audio} INGOT_FFMPEG_OPEN=${ingot_ffmpeg})

@@ -47,6 +47,14 @@ class Workers {
     if (wake) ready_.notify_one();
   }
 
+  // Runs step() again and again, until it returns false. After each step, all jobs that wait run first. So long work in
+  // short steps holds up nobody.
+  void post_steps(std::function<bool()> step) {
+    post([this, step = std::move(step)] {
+      if (step()) post_steps(step);
+    });
+  }
+
   // Posts the job at the given time.
   void post_at(Clock::time_point when, std::function<void()> job) {
     bool wake = false;

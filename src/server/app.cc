@@ -32,6 +32,7 @@ struct App::Route {
   const char* path;                                                  // a final '/' makes it a prefix
   HttpResponse (App::*at_once)(const HttpRequest&) const = nullptr;  // or on_worker
   void (*on_worker)(const ApiCall&) = nullptr;
+  AnswerSteps (*in_steps)(const ApiCall&) = nullptr;  // or on a worker for recordings, in turns with other answers
   HttpResponse (App::*of_name)(const std::string&) = nullptr;  // or, on a worker, without loading the model
   void (App::*of_answer)(const HttpRequest&, const std::shared_ptr<Responder>&) = nullptr;  // or of a kept answer
   void (App::*of_socket)(const HttpRequest&, const std::shared_ptr<Responder>&) = nullptr;  // or a WebSocket
@@ -83,19 +84,19 @@ const std::vector<App::Route>& App::routes() {
       {.method = "POST", .path = "/reranking", .on_worker = answer_rerank, .api = kRerank, .needs = Needs::kRanker},
       {.method = "POST",
        .path = "/v1/audio/transcriptions",
-       .on_worker = answer_transcriptions,
+       .in_steps = answer_transcriptions,
        .api = kAudio,
        .takes_form = true,
        .needs = Needs::kListener},
       {.method = "POST",
        .path = "/v1/audio/translations",
-       .on_worker = answer_translations,
+       .in_steps = answer_translations,
        .api = kAudio,
        .takes_form = true,
        .needs = Needs::kListener},
       {.method = "POST",
        .path = "/inference",
-       .on_worker = answer_transcriptions,
+       .in_steps = answer_transcriptions,
        .api = kInference,
        .takes_form = true,
        .needs = Needs::kListener},
@@ -314,7 +315,7 @@ std::optional<HttpResponse> App::refuse(HttpRequest& head) {
   }
   if (!route->while_loading && phase_ != Phase::kReady)
     return refused(503, phase_ == Phase::kLoading ? "the model is being loaded" : "the server is shutting down");
-  const bool has_body = route->on_worker || route->of_name;
+  const bool has_body = route->on_worker || route->in_steps || route->of_name;
   if (has_body || route->of_socket)
     if (auto refusal = over_limit(head)) return refusal;
   const std::string* type = head.header("content-type");
@@ -396,7 +397,7 @@ void App::run(const std::shared_ptr<Job>& job) {
       guarded(*job, [&] {
         if (!model) throw ApiError(503, "the model could not be loaded: " + printable(failure, 512));
         check_kind(job->route.needs, *model);
-        if (job->route.needs == Needs::kListener)
+        if (job->route.in_steps)
           return speech_workers_.post([this, job, guarded, model, name] {
             guarded(*job, [&] { run_on_model(job, model, name); });
           });
@@ -418,8 +419,14 @@ void App::run(const std::shared_ptr<Job>& job) {
 
 void App::run_on_model(const std::shared_ptr<Job>& job, const std::shared_ptr<ServedModel>& model,
                        const std::string& name) {
-  job->route.on_worker({job->request, job->body, model, job->responder, pacer_, options_.keep_billing_header, models_,
-                        name, options_.images, job->file});
+  const ApiCall call{job->request, job->body, model, job->responder, pacer_, options_.keep_billing_header, models_,
+                     name, options_.images, job->file};
+  if (!job->route.in_steps) return job->route.on_worker(call);
+  speech_workers_.post_steps([job, next = job->route.in_steps(call)] {
+    bool goes_on = false;
+    answer_errors(job->request.path, job->responder, [&] { goes_on = next(); });
+    return goes_on;
+  });
 }
 
 // The model that the body names. With a single model, any name means that model. The same holds for the only speech
@@ -458,7 +465,7 @@ void App::cancel_answer(const HttpRequest& request, const std::shared_ptr<Respon
 
 // Sessions run on the workers for recordings.
 void App::open_realtime(const HttpRequest& request, const std::shared_ptr<Responder>& responder) {
-  const std::string accept = accept_socket(request);
+  const HttpHeaders accept = accept_socket(request);
   models_.acquire(model_name(JsonValue::object(), true), [this, accept, responder, path = request.path](
                                                              std::shared_ptr<ServedModel> model,
                                                              const std::string& failure) {

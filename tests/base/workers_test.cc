@@ -136,5 +136,26 @@ TEST(Workers, AreFewerWhereTheSystemStartsNoMore) {
   EXPECT_THROW(Workers(4, "the workers", refused_from(0)), Error);
 }
 
+// Long work takes turns with short work, which so waits for a step of each at most.
+TEST(Workers, StepsTakeTurns) {
+  std::string order;
+  std::promise<void> open, done;
+  {
+    Workers workers(1);
+    workers.post([&] { open.get_future().wait(); });
+    for (const char name : {'a', 'b'})
+      workers.post_steps([&order, &done, name, n = 0]() mutable {
+        order += name;
+        if (++n == 5 && name == 'b') done.set_value();
+        return n < 5;
+      });
+    workers.post([&] { order += 'c'; });
+    workers.post_steps([&order, n = 0]() mutable { return order += 'd', ++n < 2; });
+    open.set_value();
+    ASSERT_EQ(done.get_future().wait_for(kPatience), std::future_status::ready);
+  }
+  EXPECT_EQ(order, "abcdabdababab");
+}
+
 }  // namespace
 }  // namespace ingot

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <future>
 #include <mutex>
+#include <set>
 
 #include "base/base64.h"
 #include "base/error.h"
@@ -56,7 +58,7 @@ class CheckedResponder final : public Responder {
  public:
   void respond(HttpResponse) override { ensure(false, "a socket has no answer"); }
   void stream(HttpResponse) override { ensure(false, "a socket has no stream"); }
-  void upgrade(const std::string&, std::shared_ptr<SocketHandler> given) override { handler = std::move(given); }
+  void upgrade(HttpHeaders, std::shared_ptr<SocketHandler> given) override { handler = std::move(given); }
   void write(std::string bytes) override {
     const JsonValue event = JsonValue::parse(bytes);
     const std::string type = event.at("type");
@@ -66,9 +68,10 @@ class CheckedResponder final : public Responder {
       for (const char c : event.at("error").at("message").get<std::string>())
         ensure(static_cast<unsigned char>(c) >= 0x20, "messages are printable");
     } else if (type == "input_audio_buffer.speech_started" || type == "input_audio_buffer.committed") {
-      open_ = event.at("item_id");
+      items_.insert(event.at("item_id"));
     } else if (type.starts_with("conversation.item.input_audio_transcription.")) {
-      ensure(event.at("item_id") == open_, "texts are of the open turn, or of the part committed last");
+      ensure(items_.contains(event.at("item_id")), "texts are of the open turn, or of a part that is not complete");
+      if (!type.ends_with("delta")) items_.erase(event.at("item_id"));
       if (type.ends_with("delta")) ensure(!event.at("delta").get<std::string>().empty(), "deltas have text");
     }
   }
@@ -84,7 +87,7 @@ class CheckedResponder final : public Responder {
 
  private:
   std::mutex mutex_;
-  std::string open_;
+  std::set<std::string> items_;
 };
 
 // An append of n times 20 ms: a buzz with four syllables a second, or silence.
@@ -120,18 +123,24 @@ std::shared_ptr<ServedModel> tiny_model() {
 void fuzz_session(std::string_view text) {
   static const std::shared_ptr<ServedModel> model = tiny_model();
   constexpr size_t kMostLines = 32;
+  constexpr int kTurns = 150;
   int n_pieces = 400;  // 8 s
   const auto responder = std::make_shared<CheckedResponder>();
   {
     Workers workers(1);
-    start_realtime(model, *model->admit(1), "", responder, workers);
+    start_realtime(model, *model->admit(1), {}, responder, workers);
     for (size_t i = 0; i < kMostLines && !text.empty(); ++i) {
       const size_t end = std::min(text.find('\n'), text.size());
       responder->handler->on_message(message_of(text.substr(0, end), n_pieces));
       text.remove_prefix(std::min(text.size(), end + 1));
     }
     responder->handler->on_beat();
-    workers.stop();  // all messages are read
+    // Each turn takes a step of the session: messages, a window or a partial result.
+    for (int turn = 0; turn < kTurns; ++turn) {
+      std::promise<void> over;
+      workers.post([&over] { over.set_value(); });
+      over.get_future().wait();
+    }
   }
   responder->gone();
   responder->handler.reset();

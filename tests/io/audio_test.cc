@@ -5,10 +5,13 @@
 
 #include <fstream>
 #include <limits>
+#include <random>
 
+#include "io/audio/resample.h"
 #include "io/audio_bytes.h"
 #include "io/largest_allocation.h"
 #include "io/refused.h"
+#include "test_seed.h"
 
 namespace ingot {
 namespace {
@@ -86,24 +89,107 @@ TEST(Audio, FrequenciesAboveTheHalfOfTheRateAreLeftOut) {
   for (size_t i = 400; i + 400 < read.size(); ++i) ASSERT_LT(std::abs(read[i]), 2e-3) << i;
 }
 
+TEST(Audio, SoundIsResampledInPieces) {
+  for (const double hz : {100.0, 1000.0, 5000.0}) {
+    SCOPED_TRACE(hz);
+    const std::vector<double> exact = tone(hz, 24000, 1);
+    const std::vector<float> sound(exact.begin(), exact.end());
+    std::vector<float> whole, parts;
+    Resampler one(24000), other(24000);
+    one.add(sound, true, whole);
+    for (size_t at = 0, n = 1; at < sound.size(); at += n, n = n * 3 % 1009 + 1)
+      other.add(std::span(sound).subspan(at, std::min(n, sound.size() - at)), at + n >= sound.size(), parts);
+    ASSERT_NEAR(static_cast<double>(whole.size()), 16000, 2);
+    ASSERT_EQ(parts.size(), whole.size());
+    for (size_t i = 0; i < whole.size(); ++i) ASSERT_NEAR(parts[i], whole[i], 1e-5) << i;
+    EXPECT_LT(tone_error(whole, hz, 0.5), 3e-3);
+  }
+  std::vector<float> late;  // what is certain comes soon
+  Resampler(24000).add(std::vector<float>(2400, 0.1f), false, late);
+  EXPECT_GT(late.size(), 1500u);
+}
+
+// The left channel has 16,000 of 32,768, the right one half of that.
+constexpr double kToneLoudness = 16000.0 / 32768 * 0.75;
+
+// Of a lossy codec. least: the part of the power that is the tone.
+void expect_tone(const std::vector<float>& read, double least) {
+  ASSERT_GT(read.size(), 4500u);
+  ASSERT_LT(read.size(), 6000u);
+  // Lossy codecs may begin a little later: the tone is found by its parts in phase and out of phase.
+  double sine = 0, cosine = 0, all = 0;
+  for (size_t i = 1200; i < 4000; ++i) {
+    const double angle = 2 * std::numbers::pi * 440 * static_cast<double>(i) / kSpeechRate;
+    sine += read[i] * std::sin(angle), cosine += read[i] * std::cos(angle), all += double{read[i]} * read[i];
+  }
+  const double power = (sine * sine + cosine * cosine) * 2 / 2800;
+  EXPECT_GT(power, least * all);
+  EXPECT_NEAR(std::sqrt(all / 2800), kToneLoudness / std::sqrt(2.0), 0.05 * kToneLoudness);
+}
+
 TEST(Audio, CompressedFormats) {
-  // The left channel has 16,000 of 32,768, the right one half of that.
-  const double loudness = 16000.0 / 32768 * 0.75;
-  EXPECT_LT(tone_error(decoded_audio(audio_file("tone.flac")), 440, loudness), 1e-4);
+  EXPECT_LT(tone_error(decoded_audio(audio_file("tone.flac")), 440, kToneLoudness), 1e-4);
   for (const char* name : {"tone.ogg", "tone.opus", "tone.mp3"}) {
     SCOPED_TRACE(name);
-    const std::vector<float> read = decoded_audio(audio_file(name));
-    ASSERT_GT(read.size(), 4500u);
-    // Lossy codecs may begin a little later: the tone is found by its parts in phase and out of phase.
-    double sine = 0, cosine = 0, all = 0;
-    for (size_t i = 1200; i < 4000; ++i) {
-      const double angle = 2 * std::numbers::pi * 440 * static_cast<double>(i) / kSpeechRate;
-      sine += read[i] * std::sin(angle), cosine += read[i] * std::cos(angle), all += double{read[i]} * read[i];
-    }
-    const double power = (sine * sine + cosine * cosine) * 2 / 2800;
-    EXPECT_GT(power, 0.98 * all);
-    EXPECT_NEAR(std::sqrt(all / 2800), loudness / std::sqrt(2.0), 0.05 * loudness);
+    expect_tone(decoded_audio(audio_file(name)), 0.98);
   }
+}
+
+// The formats that FFmpeg's libraries read, if this build and this machine have them.
+class FfmpegAudio : public testing::Test {
+ protected:
+  void SetUp() override {
+    try {
+      const std::string m4a = audio_file("tone.m4a");
+      opened_audio(m4a);
+    } catch (const Error& error) {
+      if (std::string(error.what()).find("FFmpeg") != std::string::npos) GTEST_SKIP() << error.what();
+      throw;
+    }
+  }
+};
+
+TEST_F(FfmpegAudio, OtherFormats) {
+  for (const char* name : {"tone.m4a", "tone.aac", "tone.webm", "tone.wma"}) {
+    SCOPED_TRACE(name);
+    const auto audio = opened_audio(audio_file(name));
+    expect_tone(all_samples(*audio), 0.96);
+    EXPECT_FALSE(audio->is_truncated());
+  }
+  std::string amr = "#!AMR\n";
+  for (int i = 0; i < 50; ++i) amr += "\x04" + std::string(12, '\x55');  // 20 ms at 4,750 bits a second
+  EXPECT_NEAR(static_cast<double>(decoded_audio(amr).size()), 16000, 400);
+}
+
+TEST_F(FfmpegAudio, LimitsAndTruncatedFiles) {
+  const std::string m4a = audio_file("tone.m4a"), webm = audio_file("tone.webm");
+  EXPECT_NEAR(*opened_audio(m4a)->stated_seconds(), 0.3, 0.05);
+  EXPECT_THAT(refusal([&] { decoded_audio(m4a, {.max_seconds = 0.2}); }), HasSubstr("longer than 0.2 seconds"));
+  EXPECT_THAT(refusal([&] { decoded_audio(audio_file("tone.aac"), {.max_seconds = 0.2}); }), HasSubstr("longer than"));
+  const std::string cut = webm.substr(0, webm.size() / 2);
+  const auto half = opened_audio(cut);
+  EXPECT_LT(all_samples(*half).size(), 4000u);
+  EXPECT_TRUE(half->is_truncated());
+}
+
+TEST_F(FfmpegAudio, OtherCodecsAreNamed) {
+  std::string webm = audio_file("tone.webm");
+  webm.replace(webm.find("A_OPUS"), 6, "A_TTA1");
+  EXPECT_THAT(refusal([&] { decoded_audio(webm); }), HasSubstr("has the codec tta, which this program does not read"));
+  EXPECT_THAT(refusal([] { decoded_audio("\x1A\x45\xDF\xA3webm"); }), HasSubstr("damaged Matroska or WebM file"));
+}
+
+TEST_F(FfmpegAudio, DamagedFilesAreReadOrRefused) {
+  const unsigned seed = test_seed();
+  SCOPED_TRACE(seed);
+  std::mt19937 draw(seed);
+  for (const char* name : {"tone.m4a", "tone.aac", "tone.webm", "tone.wma"})
+    for (int i = 0; i < 200; ++i) try {
+        std::string bytes = audio_file(name);
+        for (int n = static_cast<int>(draw() % 8); n >= 0; --n) bytes[draw() % bytes.size()] = static_cast<char>(draw());
+        if (draw() % 2 == 0) bytes.resize(draw() % bytes.size() + 1);
+        for (const float x : decoded_audio(bytes, {.max_seconds = 100})) ASSERT_TRUE(std::isfinite(x));
+      } catch (const Error&) {}
 }
 
 TEST(Audio, NumbersThatAreNotFiniteAreSilence) {
@@ -133,6 +219,7 @@ TEST(Audio, OtherFilesAreNamed) {
               HasSubstr("MP4 or M4A file"));
   EXPECT_THAT(refusal([] { decoded_audio("\x1A\x45\xDF\xA3webm"); }), HasSubstr("Matroska or WebM file"));
   EXPECT_THAT(refusal([] { decoded_audio("\xFF\xF1\x50\x80"); }), HasSubstr("AAC file"));
+  EXPECT_THAT(refusal([] { decoded_audio("MThd....."); }), HasSubstr("MIDI file; this program reads WAV, FLAC"));
   EXPECT_THAT(refusal([] { decoded_audio("<!DOCTYPE html><html></html>"); }), HasSubstr("web page"));
   EXPECT_THAT(refusal([] { decoded_audio("{\"a\": 1}"); }), HasSubstr("this program reads WAV, FLAC"));
 }

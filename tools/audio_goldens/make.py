@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes the compressed audio files of tests/data/audio: a tone of 440 Hz, half as loud on the right, for 0.3 seconds.
 
-Needs Debian's sox, libsox-fmt-mp3 and opus-tools. The test knows the formula, so it needs
+Needs Debian's sox, libsox-fmt-mp3, opus-tools and ffmpeg. The test knows the formula, so it needs
 no decoded samples.
 
     python tools/audio_goldens/make.py [-o tests/data/audio]
@@ -15,6 +15,8 @@ import tempfile
 import wave
 
 SECONDS = 0.3
+FFMPEG = {"tone.m4a": "-c:a aac -b:a 128k", "tone.aac": "-c:a aac -b:a 128k", "tone.webm": "-c:a libopus -b:a 48k",
+          "tone.wma": "-c:a wmav2 -b:a 48k"}
 
 
 def tone(path, rate):
@@ -40,6 +42,9 @@ def main():
         subprocess.run(["sox", fast, "-C", "64", out / "tone.mp3"], check=True)
         subprocess.run(["sox", fast, "-C", "2", out / "tone.ogg"], check=True)
         subprocess.run(["opusenc", "--quiet", "--bitrate", "48", fast, out / "tone.opus"], check=True)
+        for name, codec in FFMPEG.items():
+            subprocess.run(["ffmpeg", "-y", "-loglevel", "error", "-i", fast, *codec.split(), "-map_metadata", "-1",
+                            "-fflags", "+bitexact", "-flags:a", "+bitexact", out / name], check=True)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 #include "io/audio/decode.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <string_view>
 #include <vector>
@@ -40,34 +39,45 @@ bool is_midi(AudioBytes f) { return has_mark(f, 0, "MThd"); }
 
 using AudioOpener = std::unique_ptr<AudioStream>(std::span<const std::byte>, const char* format, const AudioLimits&);
 
+// cmake/audio.cmake sets the macros: null where the headers of the libraries were not found.
+enum AudioReader { kNoReader, kSndfile, kFfmpeg };
+constexpr AudioOpener* kOpeners[] = {nullptr, INGOT_AUDIO_OPEN, INGOT_FFMPEG_OPEN};
+
 struct AudioFormat {
   const char* name;
   bool (*matches)(AudioBytes file);
-  AudioOpener* open;  // null: this program does not read the format
+  AudioReader reader;
 };
 
-// cmake/audio.cmake sets the macro: audio is read where the headers of its libraries were found.
-constexpr AudioOpener* kOpen = INGOT_AUDIO_OPEN;
 constexpr AudioFormat kAudioFormats[] = {
-    {"WAV", is_wav, kOpen},   {"FLAC", is_flac, kOpen},        {"Ogg (Vorbis, Opus)", is_ogg, kOpen},
-    {"AAC", is_aac, nullptr},  // before MP3, whose frames begin alike
-    {"MP3", is_mp3, kOpen},   {"AIFF", is_aiff, kOpen},        {"AU", is_au, kOpen},
-    {"CAF", is_caf, kOpen},   {"MP4 or M4A", is_mp4, nullptr}, {"Matroska or WebM", is_matroska, nullptr},
-    {"WMA", is_asf, nullptr}, {"AMR", is_amr, nullptr},        {"MIDI", is_midi, nullptr},
+    {"WAV", is_wav, kSndfile}, {"FLAC", is_flac, kSndfile},     {"Ogg (Vorbis, Opus)", is_ogg, kSndfile},
+    {"AAC", is_aac, kFfmpeg},  // before MP3, whose frames begin alike
+    {"MP3", is_mp3, kSndfile}, {"AIFF", is_aiff, kSndfile},     {"AU", is_au, kSndfile},
+    {"CAF", is_caf, kSndfile}, {"MP4 or M4A", is_mp4, kFfmpeg}, {"Matroska or WebM", is_matroska, kFfmpeg},
+    {"WMA", is_asf, kFfmpeg},  {"AMR", is_amr, kFfmpeg},        {"MIDI", is_midi, kNoReader},
 };
 
-}  // namespace
-
-float clean_sample(float x) { return std::isfinite(x) ? std::clamp(x, -32768.0f, 32768.0f) : 0.0f; }
-
-std::string audio_formats() {
+// "A, B and C": the formats of some readers.
+template <class Reads>
+std::string names_of(const Reads& reads) {
   std::vector<std::string> names;
   for (const AudioFormat& format : kAudioFormats)
-    if (format.open != nullptr) names.emplace_back(format.name);
-  if (names.empty()) return "no format, because it was built without libsndfile and libsamplerate";
+    if (reads(format.reader)) names.emplace_back(format.name);
   std::string text = names[0];
   for (size_t i = 1; i < names.size(); ++i) text += (i + 1 == names.size() ? " and " : ", ") + names[i];
   return text;
+}
+
+std::string what_is_read() {
+  if (kOpeners[kSndfile] == nullptr) return "no format, because it was built without libsndfile and libsamplerate";
+  return names_of([](AudioReader reader) { return kOpeners[reader] != nullptr; });
+}
+
+}  // namespace
+
+std::string audio_formats() {
+  return names_of([](AudioReader reader) { return reader == kSndfile; }) + "; by FFmpeg's libraries also " +
+         names_of([](AudioReader reader) { return reader == kFfmpeg; });
 }
 
 size_t SampleStream::read(std::span<float> to) {
@@ -85,12 +95,17 @@ std::unique_ptr<AudioStream> open_audio(std::span<const std::byte> file, const A
                 limits.max_bytes);
   for (const AudioFormat& format : kAudioFormats) {
     if (!format.matches(bytes)) continue;
-    if (format.open != nullptr) return format.open(file, format.name, limits);
+    if (AudioOpener* const open = kOpeners[format.reader]) return open(file, format.name, limits);
+    if (format.reader == kFfmpeg)
+      throw Error(
+          "the audio is a {} file, and this program was built without FFmpeg; it reads {}: convert the file, as with "
+          "'ffmpeg -i FILE audio.flac', or build the program where FFmpeg's headers are (libavformat-dev)",
+          format.name, what_is_read());
     throw Error("the audio is a {} file; this program reads {}: convert it, as with 'ffmpeg -i FILE audio.flac'",
-                format.name, audio_formats());
+                format.name, what_is_read());
   }
   throw Error("the audio is {}; this program reads {}",
-              describe_file(bytes.first(std::min<size_t>(bytes.size(), 512)), bytes.size()), audio_formats());
+              describe_file(bytes.first(std::min<size_t>(bytes.size(), 512)), bytes.size()), what_is_read());
 }
 
 }  // namespace ingot

@@ -1,4 +1,5 @@
-// What opens a file of a known format (sndfile.cc). decode.cc chooses the formats.
+// What opens a file of a known format: sndfile.cc, and ffmpeg.cc for the formats that libsndfile lacks. decode.cc
+// chooses.
 #pragma once
 #include <memory>
 
@@ -6,12 +7,13 @@
 
 namespace ingot {
 
-// Throws Error if libsndfile or libsamplerate is not installed, or if they refuse the file. format: for messages.
+inline constexpr int kMaxAudioChannels = 256;
+
+// Both throw Error if a library is not installed, or if it refuses the file. format: for messages, and for
+// open_ffmpeg() one of those that it knows.
 std::unique_ptr<AudioStream> open_sndfile(std::span<const std::byte> file, const char* format,
                                           const AudioLimits& limits);
-
-// A sample of the result: a number that is not finite becomes 0, and larger ones are cut to the range of 16 bits,
-// which some files of floats have in place of -1 to 1.
-float clean_sample(float x);
+std::unique_ptr<AudioStream> open_ffmpeg(std::span<const std::byte> file, const char* format,
+                                         const AudioLimits& limits);
 
 }  // namespace ingot

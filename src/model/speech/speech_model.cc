@@ -64,15 +64,19 @@ struct SpeechModel::Call {
   bool cuts_at_pauses() const { return options.n_parallel > 1 && !options.carries_context; }
 };
 
-struct SpeechModel::Window {
-  int64_t at = 0;  // its first sample
-  std::vector<float> samples;
-  SharedFloats sound;  // [n_rows, dim]: the encoder's output
-  std::vector<int32_t> prompt;
+struct SpeechModel::Attempt {
   WrittenText written;
   std::string text;
   float temperature = 0, compression = 0;
   bool is_silent = false;
+};
+
+struct SpeechModel::Window : Attempt {
+  int64_t at = 0;  // its first sample
+  std::vector<float> samples;
+  SharedFloats sound;  // [n_rows, dim]: the encoder's output
+  std::vector<int32_t> prompt;
+  float hottest = 0;  // temperature that was tried
 
   int64_t n_samples() const { return std::ssize(samples); }
 };
@@ -160,13 +164,18 @@ std::vector<int32_t> SpeechModel::prompt_of(const Call& call) const {
   return tokens;
 }
 
-bool SpeechModel::is_poor(const Window& window, const SpeechOptions& options) const {
-  return (options.most_compression && window.compression > *options.most_compression) ||
-         (options.least_logprob && window.written.avg_logprob < *options.least_logprob);
+static bool repeats_itself(const auto& attempt, const SpeechOptions& options) {
+  return options.most_compression && attempt.compression > *options.most_compression;
+}
+
+bool SpeechModel::is_poor(const Attempt& attempt, const SpeechOptions& options) const {
+  return repeats_itself(attempt, options) ||
+         (options.least_logprob && attempt.written.avg_logprob < *options.least_logprob);
 }
 
 // Writes the texts of windows that were heard, at one temperature.
-void SpeechModel::write_once(Call& call, std::span<Window* const> windows, float temperature) {
+void SpeechModel::write_once(Call& call, std::span<Window* const> windows, float temperature,
+                             std::span<const int32_t> draft) {
   const SpeechOptions& options = call.options;
   std::vector<SpeechTask> tasks;
   for (const Window* window : windows) {
@@ -176,14 +185,15 @@ void SpeechModel::write_once(Call& call, std::span<Window* const> windows, float
                      .temperature = temperature,
                      .seed = options.seed,
                      .n_drawn = call.n_drawn,
-                     .beams = {.n_beams = options.n_beams}});
+                     .beams = {.n_beams = options.n_beams},
+                     .draft = draft});
     call.n_drawn += static_cast<uint64_t>(config().n_ctx);
   }
   std::vector<WrittenText> texts = writer_.write(tasks);
   for (size_t i = 0; i < windows.size(); ++i) {
     Window& window = *windows[i];
     window.written = std::move(texts[i]);
-    window.temperature = temperature;
+    window.temperature = window.hottest = temperature;
     window.text = text_of(window.written.tokens);
     window.compression = static_cast<float>(compression_ratio(trimmed(window.text)));
     window.is_silent = options.most_no_speech && window.written.no_speech > *options.most_no_speech &&
@@ -191,16 +201,29 @@ void SpeechModel::write_once(Call& call, std::span<Window* const> windows, float
   }
 }
 
-// Writes the texts of windows that were heard. Tries one temperature after the other until a text looks right.
+// Writes the texts of windows that were heard. Tries one temperature after the other until a text looks right. If none
+// does, keeps the likeliest one that does not repeat itself, or else the likeliest one.
 void SpeechModel::write_well(Call& call, std::span<Window> windows) {
+  const SpeechOptions& options = call.options;
+  const auto is_better = [&](const Attempt& a, const Attempt& b) {
+    const bool a_repeats = repeats_itself(a, options), b_repeats = repeats_itself(b, options);
+    return a_repeats == b_repeats ? a.written.avg_logprob > b.written.avg_logprob : b_repeats;
+  };
   std::vector<Window*> left;
+  std::vector<std::optional<Attempt>> best(windows.size());
+  const auto best_of = [&](const Window* window) -> std::optional<Attempt>& {
+    return best[static_cast<size_t>(window - windows.data())];
+  };
   for (Window& window : windows) left.push_back(&window);
-  for (const float temperature : call.options.temperatures) {
+  for (const float temperature : options.temperatures) {
     write_once(call, left, temperature);
-    if (temperature == call.options.temperatures[0]) silence_noise(call, left);
-    std::erase_if(left, [&](const Window* window) { return window->is_silent || !is_poor(*window, call.options); });
-    if (left.empty()) break;
+    if (temperature == options.temperatures[0]) silence_noise(call, left);
+    std::erase_if(left, [&](const Window* window) { return window->is_silent || !is_poor(*window, options); });
+    if (left.empty()) return;
+    for (const Window* window : left)
+      if (std::optional<Attempt>& attempt = best_of(window); !attempt || is_better(*window, *attempt)) attempt = *window;
   }
+  for (Window* window : left) static_cast<Attempt&>(*window) = std::move(*best_of(window));
 }
 
 // Finds windows of noise and music among those whose text is not sure. A sound that does not fill its window is
@@ -339,7 +362,7 @@ int64_t SpeechModel::finish_window(Call& call, Window& window) {
   const size_t n_before = call.transcript.segments.size();
   const int64_t step = window.is_silent ? window.n_samples() : add_segments(call, window);
   if (call.options.word_times) add_word_times(call, window, n_before);
-  if (window.temperature >= kDrawsAlike) {
+  if (window.hottest >= kDrawsAlike) {
     call.context.clear();
     return step;
   }
@@ -405,7 +428,8 @@ void SpeechModel::hear(Call& call, std::span<Window> windows, int n_frames) {
   for (Window& window : windows) window.prompt = prompt_of(call);
 }
 
-std::optional<std::string> SpeechModel::peek(std::span<const float> samples, const SpeechOptions& options) {
+std::optional<SpeechGuess> SpeechModel::peek(std::span<const float> samples, const SpeechOptions& options,
+                                             std::span<const int32_t> draft) {
   SpeechOptions once = options;
   once.temperatures = {0}, once.n_parallel = once.n_beams = 1;
   check(once);
@@ -419,34 +443,77 @@ std::optional<std::string> SpeechModel::peek(std::span<const float> samples, con
   window.samples.assign(samples.begin(), samples.end());
   hear(call, {&window, 1}, static_cast<int>(std::clamp<int64_t>(n_frames / 2 * 2, 2, config().n_frames())));
   Window* const one = &window;
-  write_once(call, {&one, 1}, 0);
-  return window.is_silent || is_poor(window, once) || !says_something(window.text) ? "" : trimmed(window.text);
+  write_once(call, {&one, 1}, 0, draft);
+  SpeechGuess guess{.tokens = window.written.tokens};
+  if (window.is_silent || is_poor(window, once) || !says_something(window.text)) return guess;
+  const auto is_text = [&](int32_t id) { return id < tokens().end; };
+  std::vector<int32_t> text;
+  std::vector<float> logprobs;
+  for (size_t i = 0; i < window.written.tokens.size(); ++i)
+    if (is_text(window.written.tokens[i]))
+      text.push_back(window.written.tokens[i]), logprobs.push_back(window.written.logprobs[i]);
+  auto logprob = logprobs.begin();
+  for (WordTokens& piece : characters_of(tokenizer(), text)) {
+    const auto end = logprob + static_cast<std::ptrdiff_t>(piece.n_tokens);
+    guess.pieces.push_back({std::move(piece.text), std::exp(*std::min_element(logprob, end))});
+    logprob = end;
+  }
+  return guess;
+}
+
+struct SpeechModel::Transcription::State {
+  State(SpeechModel& m, AudioStream& a, const SpeechOptions& o, const SpeechProgress& p)
+      : model(m), audio(a), options(o), progress(p), call(m.new_call(options)), reader(a) {}
+
+  SpeechModel& model;
+  AudioStream& audio;
+  const SpeechOptions options;
+  const SpeechProgress progress;
+  Call call;
+  WindowReader reader;
+  std::vector<Window> windows;
+};
+
+SpeechModel::Transcription::Transcription(std::unique_ptr<State> state) : state_(std::move(state)) {}
+SpeechModel::Transcription::Transcription(Transcription&&) noexcept = default;
+SpeechModel::Transcription::~Transcription() = default;
+
+bool SpeechModel::Transcription::step() {
+  State& s = *state_;
+  if (!s.model.next_windows(s.call, s.reader, s.windows)) return false;
+  const size_t n_before = s.call.transcript.segments.size();
+  if (!s.windows.empty()) {
+    const std::lock_guard lock(s.model.mutex_);
+    s.model.hear(s.call, s.windows);
+    s.model.write_well(s.call, s.windows);
+    for (Window& window : s.windows) {
+      const int64_t step = s.model.finish_window(s.call, window);
+      if (!s.call.cuts_at_pauses()) s.call.at += step;
+    }
+  }
+  const std::span<const SpeechSegment> added = std::span(s.call.transcript.segments).subspan(n_before);
+  return !s.progress.on_window || s.progress.on_window(added, static_cast<double>(s.call.at) / kSpeechRate,
+                                                       s.audio.stated_seconds());
+}
+
+Transcript SpeechModel::Transcription::finish() {
+  Transcript& transcript = state_->call.transcript;
+  transcript.seconds = static_cast<double>(state_->reader.n_read()) / kSpeechRate;
+  transcript.is_truncated = state_->audio.is_truncated();
+  return std::move(transcript);
+}
+
+SpeechModel::Transcription SpeechModel::begin(AudioStream& audio, const SpeechOptions& options,
+                                              const SpeechProgress& progress) {
+  check(options);
+  return Transcription(std::make_unique<Transcription::State>(*this, audio, options, progress));
 }
 
 Transcript SpeechModel::transcribe(AudioStream& audio, const SpeechOptions& options, const SpeechProgress& progress) {
-  check(options);
-  Call call = new_call(options);
-  WindowReader reader(audio);
-  std::vector<Window> windows;
-  while (next_windows(call, reader, windows)) {
-    const size_t n_before = call.transcript.segments.size();
-    if (!windows.empty()) {
-      const std::lock_guard lock(mutex_);
-      hear(call, windows);
-      write_well(call, windows);
-      for (Window& window : windows) {
-        const int64_t step = finish_window(call, window);
-        if (!call.cuts_at_pauses()) call.at += step;
-      }
-    }
-    const std::span<const SpeechSegment> added = std::span(call.transcript.segments).subspan(n_before);
-    if (progress.on_window &&
-        !progress.on_window(added, static_cast<double>(call.at) / kSpeechRate, audio.stated_seconds()))
-      break;
+  Transcription all = begin(audio, options, progress);
+  while (all.step()) {
   }
-  call.transcript.seconds = static_cast<double>(reader.n_read()) / kSpeechRate;
-  call.transcript.is_truncated = audio.is_truncated();
-  return std::move(call.transcript);
+  return all.finish();
 }
 
 }  // namespace ingot

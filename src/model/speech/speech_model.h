@@ -5,11 +5,11 @@
 #pragma once
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/fair_mutex.h"
 #include "io/audio/decode.h"
 #include "model/speech/speech_files.h"
 #include "model/speech/speech_net.h"
@@ -60,10 +60,30 @@ class SpeechModel {
   // is too long, and for what AudioStream refuses. Any thread may call it; windows of several calls take turns.
   Transcript transcribe(AudioStream& audio, const SpeechOptions& options, const SpeechProgress& progress = {});
 
+  // A recording that is transcribed step by step, by one thread at a time.
+  class Transcription {
+   public:
+    Transcription(Transcription&&) noexcept;
+    ~Transcription();
+    // Writes the next window, or as many as are written at once, or skips a part without sound. False if nothing is
+    // left, or if on_window has stopped it. Throws as transcribe().
+    bool step();
+    Transcript finish();  // what the steps have written
+
+   private:
+    friend class SpeechModel;
+    struct State;
+    explicit Transcription(std::unique_ptr<State> state);
+    std::unique_ptr<State> state_;
+  };
+  // The model and the audio must outlive the result. Throws as check().
+  Transcription begin(AudioStream& audio, const SpeechOptions& options, const SpeechProgress& progress = {});
+
   // What is said in a sound that goes on: the likeliest text of its samples, at most a window, without a second try.
-  // Empty if the text is none, or repeats itself. Nothing if another call computes, since a peek does not wait. Throws
-  // as transcribe().
-  std::optional<std::string> peek(std::span<const float> samples, const SpeechOptions& options);
+  // draft: the tokens of the last guess, which make this one faster. Nothing if another call computes, since a peek does
+  // not wait. Throws as transcribe().
+  std::optional<SpeechGuess> peek(std::span<const float> samples, const SpeechOptions& options,
+                                  std::span<const int32_t> draft = {});
 
   // Throws Error if the options do not fit the model; before any sound is read.
   void check(const SpeechOptions& options) const;
@@ -79,17 +99,19 @@ class SpeechModel {
 
  private:
   struct Call;    // a recording that is transcribed
-  struct Window;  // a part of the recording, and its text
+  struct Attempt;  // a text of a window
+  struct Window;   // a part of the recording, and its text
 
   Call new_call(const SpeechOptions& options) const;  // with a reference to the options
   std::vector<int32_t> before_text(const std::string& text) const;
   size_t most_before() const;  // tokens before the text of a window, without those of the language and the task
   std::vector<int32_t> prompt_of(const Call& call) const;
   void hear(Call& call, std::span<Window> windows, int n_frames = 0);  // n_frames: as in SpeechWriter::hear()
-  void write_once(Call& call, std::span<Window* const> windows, float temperature);
+  void write_once(Call& call, std::span<Window* const> windows, float temperature,
+                  std::span<const int32_t> draft = {});
   void write_well(Call& call, std::span<Window> windows);
   void silence_noise(const Call& call, std::span<Window* const> windows);
-  bool is_poor(const Window& window, const SpeechOptions& options) const;
+  bool is_poor(const Attempt& attempt, const SpeechOptions& options) const;
   int64_t quiet_before_sound(std::span<const float> samples, const SpeechOptions& options) const;
   bool next_windows(Call& call, WindowReader& reader, std::vector<Window>& windows) const;
   int64_t end_of_window(std::span<const float> samples, const SpeechOptions& options) const;
@@ -103,7 +125,7 @@ class SpeechModel {
   const SpeechLimits limits_;
   SpeechNet net_;
   SpeechWriter writer_;
-  std::mutex mutex_;  // of the writer and the net
+  FairMutex mutex_;  // of the writer and the net
 };
 
 }  // namespace ingot

@@ -32,6 +32,8 @@ struct SpeechHead {
   int layer = 0, head = 0;
 };
 
+inline constexpr size_t kSpeechDraft = 8;  // tokens with logits that a step of a single text may bring
+
 // What a net has room for.
 struct SpeechRoom {
   int windows = 1;  // decoded at once

@@ -52,6 +52,7 @@ struct SpeechWriter::Window {
   std::vector<int> idle;  // slots of texts
   std::optional<BeamSearch> search;
   std::vector<float> first_logits;  // of the prompt
+  std::span<float> ahead;           // [n, n_vocab]: logits behind further tokens of the draft
   float no_speech = 0;
   bool is_over = false;
 };
@@ -210,6 +211,24 @@ void SpeechWriter::advance(Window& window) {
   window.is_over = std::ranges::all_of(window.texts, &Text::is_over);
 }
 
+// Whether a text that follows its draft has the logits of its next token already. Sets them.
+bool SpeechWriter::has_next(Window& window) const {
+  const std::vector<int32_t>& written = window.texts[0].written.tokens;
+  const size_t n_vocab = window.first_logits.size();
+  if (window.ahead.empty() || written.back() != window.task->draft[written.size() - 1]) return false;
+  window.texts[0].logits = window.ahead.first(n_vocab);
+  window.ahead = window.ahead.subspan(n_vocab);
+  return true;
+}
+
+// The tokens of the draft that are read behind a text, if the draft is right so far.
+static std::span<const int32_t> rest_of_draft(std::span<const int32_t> draft, std::span<const int32_t> written,
+                                              size_t most_tokens) {
+  const size_t n = written.size();
+  if (n >= draft.size() || !std::ranges::equal(written, draft.first(n))) return {};
+  return draft.subspan(n, std::min({draft.size() - n, kSpeechDraft - 1, most_tokens - n}));
+}
+
 std::vector<WrittenText> SpeechWriter::write(std::span<const SpeechTask> tasks) {
   const SpeechConfig& c = net_.config();
   std::vector<Window> windows(tasks.size());
@@ -218,6 +237,7 @@ std::vector<WrittenText> SpeechWriter::write(std::span<const SpeechTask> tasks) 
     Window& window = windows[i];
     const SpeechTask& task = tasks[i];
     const bool has_beams = task.temperature == 0 && task.beams.n_beams > 1;
+    CHECK(task.draft.empty() || (tasks.size() == 1 && task.temperature == 0 && !has_beams));
     window.task = &task, window.index = static_cast<int>(i);
     window.n_most = std::min(c.n_ctx - static_cast<int>(task.prompt.size()),
                              task.max_tokens > 0 ? task.max_tokens : std::max(c.n_ctx / 2, 1));
@@ -246,6 +266,7 @@ std::vector<WrittenText> SpeechWriter::write(std::span<const SpeechTask> tasks) 
       if (!window.is_over) advance(window);
     find_going();
     if (going.empty()) break;
+    if (has_next(*going[0].first)) continue;
     steps.clear();
     for (const auto& [window, text] : going)
       steps.push_back({.text = text->slot,
@@ -253,9 +274,17 @@ std::vector<WrittenText> SpeechWriter::write(std::span<const SpeechTask> tasks) 
                        .tokens = {&text->written.tokens.back(), 1},
                        .position = static_cast<int>(window->task->prompt.size()) + window->n_written - 1,
                        .logit_rows = {0}});
+    const std::vector<int32_t>& written = going[0].second->written.tokens;
+    std::vector<int32_t> read = {written.back()};
+    const std::span<const int32_t> draft =
+        rest_of_draft(going[0].first->task->draft, written, static_cast<size_t>(going[0].first->n_most));
+    read.insert(read.end(), draft.begin(), draft.end());
+    for (int i = 1; i < std::ssize(read); ++i) steps[0].logit_rows.push_back(i);
+    steps[0].tokens = read;
     const std::span<float> rows = net_.decode(steps);
     const auto n_vocab = static_cast<size_t>(c.n_vocab);
     for (size_t i = 0; i < going.size(); ++i) going[i].second->logits = rows.subspan(i * n_vocab, n_vocab);
+    going[0].first->ahead = draft.empty() ? std::span<float>() : rows.subspan(n_vocab);
   }
   std::vector<WrittenText> all;
   for (Window& window : windows) {

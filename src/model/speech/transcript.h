@@ -24,6 +24,18 @@ struct SpeechSegment {
   std::vector<SpeechWord> words = {};  // if wanted
 };
 
+// Some characters of a text.
+struct SpeechPiece {
+  std::string text;
+  float probability = 0;  // the least of its tokens
+};
+
+// The likeliest text of a sound that goes on.
+struct SpeechGuess {
+  std::vector<SpeechPiece> pieces;  // none: the sound has no text, or one that looks wrong
+  std::vector<int32_t> tokens;      // with those of times
+};
+
 struct Transcript {
   std::string language;       // code: "en"
   std::string task;           // "transcribe" or "translate"

@@ -24,19 +24,6 @@ std::string_view without_spaces(std::string_view text) {
   return text;
 }
 
-// Tokens whose bytes are whole characters.
-std::vector<WordTokens> whole_characters(const Tokenizer& tokenizer, std::span<const int32_t> tokens) {
-  std::vector<WordTokens> parts;
-  size_t begin = 0;
-  for (size_t end = 1; end <= tokens.size(); ++end) {
-    const std::string text = tokenizer.decode(tokens.subspan(begin, end - begin));
-    if (end < tokens.size() && utf8_incomplete_tail(text) > 0) continue;
-    parts.push_back({replace_invalid_utf8(text), end - begin});
-    begin = end;
-  }
-  return parts;
-}
-
 template <size_t n>
 bool is_one_of(std::string_view text, const std::string_view (&all)[n]) {
   return std::ranges::find(all, text) != std::end(all);
@@ -108,11 +95,23 @@ std::vector<float> mean_matrix(std::span<const float> shares, int n_heads, int n
 
 }  // namespace
 
+std::vector<WordTokens> characters_of(const Tokenizer& tokenizer, std::span<const int32_t> tokens) {
+  std::vector<WordTokens> parts;
+  size_t begin = 0;
+  for (size_t end = 1; end <= tokens.size(); ++end) {
+    const std::string text = tokenizer.decode(tokens.subspan(begin, end - begin));
+    if (end < tokens.size() && utf8_incomplete_tail(text) > 0) continue;
+    parts.push_back({replace_invalid_utf8(text), end - begin});
+    begin = end;
+  }
+  return parts;
+}
+
 std::vector<WordTokens> words_of(const Tokenizer& tokenizer, std::span<const int32_t> tokens,
                                  std::string_view language) {
   std::vector<WordTokens> words;
   const bool has_spaces = !is_one_of(language, kWithoutSpaces);
-  for (WordTokens& part : whole_characters(tokenizer, tokens)) {
+  for (WordTokens& part : characters_of(tokenizer, tokens)) {
     const std::string_view bare = without_spaces(part.text);
     const bool is_sign = bare.size() == 1 && kAsciiSigns.find(bare) != kAsciiSigns.npos;
     if (words.empty() || !has_spaces || part.text.starts_with(' ') || is_sign) {

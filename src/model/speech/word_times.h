@@ -11,11 +11,14 @@
 
 namespace ingot {
 
-// Some tokens of a text that are a word.
+// Some tokens of a text that are a word, or characters.
 struct WordTokens {
   std::string text;
   size_t n_tokens = 0;
 };
+
+// Cuts a text into its tokens; a character that has several stays whole. The tokens add up to all tokens.
+std::vector<WordTokens> characters_of(const Tokenizer& tokenizer, std::span<const int32_t> tokens);
 
 // Cuts a text into words: at spaces and punctuation, or, in languages without spaces (zh, ja, th, lo, my, yue), at each
 // character. Punctuation then joins the word beside it. The tokens of the words add up to all tokens.

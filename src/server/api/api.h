@@ -1,9 +1,14 @@
 // The API routes that use a model. Each route is a function of the request's JSON body, which App parses once. The
 // functions run on a worker's thread. They may throw ApiError until they begin to answer.
 #pragma once
+#include <functional>
+
 #include "server/answers/api_call.h"
 
 namespace ingot {
+
+// The next step of an answer that takes long; false after the answer. Between two steps, other answers take theirs.
+using AnswerSteps = std::function<bool()>;
 
 void answer_chat(const ApiCall& call);          // POST /v1/chat/completions
 void answer_completions(const ApiCall& call);   // POST /v1/completions
@@ -22,9 +27,9 @@ void answer_tokenize(const ApiCall& call);    // POST /tokenize: takes the field
 void answer_detokenize(const ApiCall& call);  // POST /detokenize
 void answer_template(const ApiCall& call);    // POST /apply-template
 
-// Forms with a recording.
-void answer_transcriptions(const ApiCall& call);  // POST /v1/audio/transcriptions, /inference of whisper.cpp's server
-void answer_translations(const ApiCall& call);    // POST /v1/audio/translations
+// Forms with a recording, which are answered in steps. The request and the body of the call must outlive the steps.
+AnswerSteps answer_transcriptions(const ApiCall& call);  // POST /v1/audio/transcriptions, /inference of whisper.cpp
+AnswerSteps answer_translations(const ApiCall& call);    // POST /v1/audio/translations
 
 // Ollama's API.
 void answer_ollama_chat(const ApiCall& call);        // POST /api/chat

@@ -3,11 +3,16 @@
 #include <utf8proc.h>
 
 #include <algorithm>
+#include <numeric>
+#include <utility>
 
 namespace ingot {
 namespace {
 
-constexpr size_t kDrift = 3;  // words by which a result may be shifted against the one before
+// The probabilities of words that need no second result: of one that another word follows, and of the last one, which
+// may go on.
+constexpr float kProbable = 0.8f, kProbableLast = 0.95f;
+constexpr size_t kContradiction = 3;  // words that were sent, of which a result has none
 
 enum class SignKind { kSign, kLetter, kWholeWord };
 
@@ -70,30 +75,53 @@ std::vector<PartialText::Word> PartialText::words_of(std::string_view text) {
   return words;
 }
 
-// The first word that was not sent: behind the word that was sent last, or the nearest one that is equal, if there is
-// one.
+// The first word that was not sent. The words before it are those that were sent, with as few words changed, left out
+// and added as possible, since a result may hear them in another way. Nothing if it has none of at least three.
 std::optional<size_t> PartialText::next_word(const std::vector<Word>& words) const {
-  if (n_sent_ == 0) return 0;
-  for (size_t drift = 0; drift <= kDrift; ++drift)
-    for (const size_t next : {n_sent_ + drift, n_sent_ - std::min(drift, n_sent_ - 1)})
-      if (next <= words.size() && same_word(words[next - 1].letters, last_sent_)) return next;
-  return std::nullopt;
+  std::vector<size_t> row(words.size() + 1);  // changes, if the words up to a place were sent
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (const std::string& sent : sent_) {
+    size_t diagonal = std::exchange(row[0], row[0] + 1);
+    for (size_t i = 1; i < row.size(); ++i) {
+      const size_t changed = diagonal + (same_word(words[i - 1].letters, sent) ? 0 : 1);
+      diagonal = std::exchange(row[i], std::min({changed, row[i - 1] + 1, row[i] + 1}));
+    }
+  }
+  const auto drift = [&](size_t i) { return i < sent_.size() ? sent_.size() - i : i - sent_.size(); };
+  size_t best = 0;
+  for (size_t i = 1; i < row.size(); ++i)
+    if (std::pair(row[i], drift(i)) < std::pair(row[best], drift(best))) best = i;
+  if (sent_.size() >= kContradiction && row[best] >= sent_.size()) return std::nullopt;
+  return best;
 }
 
-std::string PartialText::add(const std::string& result) {
-  const std::vector<Word> now = words_of(result), before = words_of(last_);
-  const std::optional<size_t> first = next_word(now), first_before = next_word(before);
-  std::string sent;
-  size_t n = 0;
-  while (first && first_before && *first + n < now.size() && *first_before + n < before.size() &&
-         same_word(now[*first + n].letters, before[*first_before + n].letters)) {
-    const Word& word = now[*first + n++];
-    if (n_sent_ > 0 || n > 1) sent += word.signs;  // no space before the first word
-    sent += word.letters;
+std::string PartialText::add(std::span<const SpeechPiece> result) {
+  std::string text;
+  std::vector<float> probabilities;  // of the bytes
+  for (const SpeechPiece& piece : result) {
+    text += piece.text;
+    probabilities.resize(text.size(), piece.probability);
   }
-  if (n > 0) n_sent_ = *first + n, last_sent_ = now[n_sent_ - 1].letters;
-  last_ = result;
-  return sent;
+  const std::vector<Word> now = words_of(text), before = words_of(last_);
+  const std::optional<size_t> first = next_word(now), first_before = next_word(before);
+  const auto agree = [&](size_t n) {
+    return first_before && *first_before + n < before.size() &&
+           same_word(now[*first + n].letters, before[*first_before + n].letters);
+  };
+  const auto is_probable = [&](size_t i) {
+    const auto end = probabilities.begin() + static_cast<std::ptrdiff_t>(now[i].end);
+    return *std::min_element(end - static_cast<std::ptrdiff_t>(now[i].letters.size()), end) >=
+           (i + 1 < now.size() ? kProbable : kProbableLast);
+  };
+  std::string added;
+  for (size_t n = 0; first && *first + n < now.size() && (agree(n) || is_probable(*first + n)); ++n) {
+    const Word& word = now[*first + n];
+    if (!sent_.empty()) added += word.signs;  // no space before the first word
+    added += word.letters;
+    sent_.emplace_back(word.letters);
+  }
+  last_ = text;
+  return added;
 }
 
 std::string PartialText::add_certain(const std::string& text) {

@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/device_lost.h"
 #include "base/error.h"
+#include "io/audio/resample.h"
 #include "model/speech/voice.h"
 #include "server/api/partial_text.h"
 #include "server/api/realtime_sound.h"
@@ -20,14 +21,16 @@ namespace ingot {
 namespace {
 
 constexpr size_t kMaxQueuedBytes = kMaxSocketMessage;  // of messages that no worker has read
+constexpr int kMessagesAtOnce = 64;                    // that a step reads
 constexpr size_t kMessageCost = 256;                   // bytes that a message takes besides its own
 constexpr std::chrono::hours kLongestSession{1};
-constexpr int64_t kLongestTurn = 30 * PcmResampler::kTo;       // samples of a turn before it is cut
-constexpr int64_t kPartialEvery = 3 * PcmResampler::kTo / 10;  // samples from one partial result to the next
+constexpr int kPcmRate = 24000;                    // samples a second that clients send
+constexpr int64_t kLongestTurn = 30 * kSpeechRate;       // samples of a turn before it is cut
+constexpr int64_t kPartialEvery = 3 * kSpeechRate / 10;  // samples from one partial result to the next
 constexpr const char* kTranscription = "conversation.item.input_audio_transcription.";
-constexpr int64_t kMostSound = 600 * PcmResampler::kTo;                            // samples that wait for a commit
-constexpr int64_t kSeen = 6 * PcmResampler::kTo, kEvery = PcmResampler::kTo / 10;  // of the search for turns
-constexpr int64_t kLeastCommit = PcmResampler::kTo / 10;
+constexpr int64_t kMostSound = 600 * kSpeechRate;                            // samples that wait for a commit
+constexpr int64_t kSeen = 6 * kSpeechRate, kEvery = kSpeechRate / 10;  // of the search for turns
+constexpr int64_t kLeastCommit = kSpeechRate / 10;
 
 class RealtimeSession final : public SocketHandler, public std::enable_shared_from_this<RealtimeSession> {
  public:
@@ -45,7 +48,7 @@ class RealtimeSession final : public SocketHandler, public std::enable_shared_fr
       queue_.push_back(std::move(bytes));
       if (std::exchange(is_running_, true)) return;
     }
-    workers_.post([self = shared_from_this()] { self->run(); });
+    workers_.post_steps([self = shared_from_this()] { return self->step(); });
   }
   void on_beat() override {
     std::lock_guard lock(mutex_);
@@ -73,35 +76,49 @@ class RealtimeSession final : public SocketHandler, public std::enable_shared_fr
   }
 
   // ---- a worker, one at a time ----
-  void run() {
-    for (;;) {
-      std::optional<std::string> text;  // nothing: all sound that has come is read, and a partial result is due
-      {
-        std::lock_guard lock(mutex_);
-        is_running_ = !is_over_ && (!queue_.empty() || wants_partial());
-        if (!is_running_) return;
-        if (!queue_.empty()) {
-          text = std::move(queue_.front());
-          queue_.pop_front();
-          n_queued_ -= text->size() + kMessageCost;
-        }
-      }
-      std::string id;
-      try {
-        if (!text) {
-          send_partial();
-          continue;
-        }
+  // Takes a step: reads the messages that wait, up to the next commit, or else writes the next window of a committed
+  // part, or else makes a partial result. Returns false if nothing is left to do.
+  bool step() {
+    int n_read = 0;
+    for (std::optional<std::string> text; n_read < kMessagesAtOnce && (text = take_message()); ++n_read)
+      guarded([&](std::string& id) {
         const JsonValue event = parse_request_json(*text);
         id = Fields(event).string("event_id", 512).value_or("");
         handle(event);
-      } catch (const ApiError& error) {
-        fail(error, id);
-      } catch (const std::bad_alloc&) {
-        fail(no_memory(), id);
-      } catch (const std::exception& error) {
-        fail(ApiError(400, printable(error.what(), 1024)), id);
-      }
+      });
+    if (n_read > 0) return true;
+    {
+      std::lock_guard lock(mutex_);
+      is_running_ = !is_over_ && (!commits_.empty() || !queue_.empty() || wants_partial());
+      if (!is_running_) return false;
+      if (commits_.empty() && !queue_.empty()) return true;
+    }
+    guarded([&](std::string&) { commits_.empty() ? send_partial() : write_commit(); });
+    return true;
+  }
+
+  // The next message, if no part has to be written before.
+  std::optional<std::string> take_message() {
+    std::lock_guard lock(mutex_);
+    if (is_over_ || queue_.empty() || !commits_.empty()) return std::nullopt;
+    std::string text = std::move(queue_.front());
+    queue_.pop_front();
+    n_queued_ -= text.size() + kMessageCost;
+    return text;
+  }
+
+  // Work may set the id of the client's event, for faults.
+  template <class Work>
+  void guarded(const Work& work) {
+    std::string id;
+    try {
+      work(id);
+    } catch (const ApiError& error) {
+      fail(error, id);
+    } catch (const std::bad_alloc&) {
+      fail(no_memory(), id);
+    } catch (const std::exception& error) {
+      fail(ApiError(400, printable(error.what(), 1024)), id);
     }
   }
 
@@ -146,7 +163,7 @@ class RealtimeSession final : public SocketHandler, public std::enable_shared_fr
       if (const JsonValue* sound = in.find("format")) {
         const Fields f(*sound, "session.audio.input.format.");
         if (f.string("type", 64).value_or("audio/pcm") != "audio/pcm") f.refuse("type", "must be audio/pcm");
-        if (f.integer("rate", 1, 1 << 20).value_or(PcmResampler::kFrom) != PcmResampler::kFrom)
+        if (f.integer("rate", 1, 1 << 20).value_or(kPcmRate) != kPcmRate)
           f.refuse("rate", "must be 24000");
       }
     } else if (outer.string("input_audio_format", 64).value_or("pcm16") != "pcm16") {
@@ -192,7 +209,7 @@ class RealtimeSession final : public SocketHandler, public std::enable_shared_fr
         {"object", "realtime.transcription_session"},
         {"audio",
          {{"input",
-           {{"format", {{"type", "audio/pcm"}, {"rate", PcmResampler::kFrom}}},
+           {{"format", {{"type", "audio/pcm"}, {"rate", kPcmRate}}},
             {"transcription", {{"model", model_->id()}, {"language", options_.language}, {"prompt", options_.prompt}}},
             {"turn_detection", std::move(turns)}}}}}};
   }
@@ -200,12 +217,17 @@ class RealtimeSession final : public SocketHandler, public std::enable_shared_fr
   void append(const Fields& fields) {
     const auto bytes = from_base64(fields.string("audio", kMaxSocketMessage).value_or(""));
     if (!bytes || bytes->size() % 2 != 0) fields.refuse("audio", "must be PCM of 16 bits, in Base64");
-    std::vector<int16_t> pcm(bytes->size() / 2);
-    if (!pcm.empty()) std::memcpy(pcm.data(), bytes->data(), bytes->size());
-    for (size_t begin = 0; begin < pcm.size(); begin += PcmResampler::kFrom / 10) {  // 100 ms at a time
+    constexpr size_t kAtOnce = kPcmRate / 10;  // 100 ms
+    std::vector<float> pcm;
+    for (size_t begin = 0; begin < bytes->size(); begin += 2 * kAtOnce) {
+      pcm.clear();
+      for (size_t at = begin; at < std::min(begin + 2 * kAtOnce, bytes->size()); at += 2) {
+        int16_t sample;
+        std::memcpy(&sample, bytes->data() + at, sizeof sample);
+        pcm.push_back(static_cast<float>(sample) / 32768);
+      }
       const size_t n_before = samples_.size();
-      resampler_.add(std::span(pcm).subspan(begin, std::min<size_t>(PcmResampler::kFrom / 10, pcm.size() - begin)),
-                     samples_);
+      resampler_.add(pcm, false, samples_);
       n_samples_ += static_cast<int64_t>(samples_.size() - n_before);
       if (has_turns_) find_turns();
     }
@@ -221,7 +243,7 @@ class RealtimeSession final : public SocketHandler, public std::enable_shared_fr
     const auto seen = static_cast<size_t>(std::min(std::ssize(samples_), kSeen));
     const auto turn = turns_.find(std::span(samples_).last(seen), n_samples_, rules_);
     if (turn && turn->begins) {
-      const auto prefix = static_cast<int64_t>(rules_.prefix_ms * PcmResampler::kTo / 1000);
+      const auto prefix = static_cast<int64_t>(rules_.prefix_ms * kSpeechRate / 1000);
       drop_before(turn->voice - prefix);
       begin_turn(turn->at);
     } else if (turn) {
@@ -236,11 +258,11 @@ class RealtimeSession final : public SocketHandler, public std::enable_shared_fr
     }
   }
 
-  static int64_t ms(int64_t at) { return at * 1000 / PcmResampler::kTo; }
+  static int64_t ms(int64_t at) { return at * 1000 / kSpeechRate; }
 
   void begin_turn(int64_t at) {
     item_ = random_id("item_");
-    partial_ = {}, peeked_ = first_, partial_step_ = kPartialEvery;
+    partial_ = {}, guessed_.clear(), peeked_ = first_, partial_step_ = kPartialEvery;
     send({{"type", "input_audio_buffer.speech_started"}, {"audio_start_ms", ms(at)}, {"item_id", item_}});
   }
 
@@ -261,12 +283,15 @@ class RealtimeSession final : public SocketHandler, public std::enable_shared_fr
     peeked_ = n_samples_;
     const auto start = std::chrono::steady_clock::now();
     try {
-      if (const auto text = model_->speech().peek(samples_, options_)) send_delta(item_, partial_.add(*text));
+      if (auto guess = model_->speech().peek(samples_, options_, guessed_)) {
+        send_delta(item_, partial_.add(guess->pieces));
+        guessed_ = std::move(guess->tokens);
+      }
     } catch (const DeviceLost& error) {
       lose_device(error);
     }
     const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
-    partial_step_ = std::max(kPartialEvery, static_cast<int64_t>(2 * taken.count() * PcmResampler::kTo));
+    partial_step_ = std::max(kPartialEvery, static_cast<int64_t>(2 * taken.count() * kSpeechRate));
   }
 
   void send_delta(const std::string& item, const std::string& delta) {
@@ -294,12 +319,11 @@ class RealtimeSession final : public SocketHandler, public std::enable_shared_fr
     commit(n_samples_);
   }
 
-  // Transcribes the sound up to a sample, and drops it.
+  // Takes the sound up to a sample as a part that is transcribed before the next message is read.
   void commit(int64_t end) {
     const auto middle = samples_.begin() + (end - first_);
     std::vector<float> part(samples_.begin(), middle);
     drop_before(end);
-    const double seconds = static_cast<double>(part.size()) / PcmResampler::kTo;
     const std::string item = std::exchange(item_, "");
     send({{"type", "input_audio_buffer.committed"},
           {"item_id", item},
@@ -312,33 +336,59 @@ class RealtimeSession final : public SocketHandler, public std::enable_shared_fr
             {"role", "user"},
             {"status", "completed"},
             {"content", {{{"type", "input_audio"}, {"transcript", nullptr}}}}}}});
-    PartialText partial = std::exchange(partial_, {});
+    commits_.push_back(std::make_unique<Commit>(item, std::move(part), std::exchange(partial_, {})));
+  }
+
+  // Writes the next window of the oldest part. The last one completes it.
+  void write_commit() {
+    Commit& part = *commits_.front();
+    bool goes_on = false;
     try {
-      SampleStream sound(std::move(part));
-      std::string text;
-      const Transcript transcript = model_->speech().transcribe(
-          sound, options_, {.on_window = [&](std::span<const SpeechSegment> added, double, std::optional<double>) {
-            for (const SpeechSegment& segment : added) {
-              text += text.empty() ? trimmed(segment.text) : segment.text;
-              send_delta(item, partial.add_certain(text));
-            }
-            std::lock_guard lock(mutex_);
-            return !is_over_ && !model_->is_stopping();
-          }});
-      send({{"type", kTranscription + std::string("completed")},
-            {"item_id", item},
-            {"content_index", 0},
-            {"transcript", transcript.text()},
-            {"usage", {{"type", "duration"}, {"seconds", seconds}}}});
+      if (!part.transcription)
+        part.transcription.emplace(model_->speech().begin(
+            part.sound, options_,
+            {.on_window = [this, &part](std::span<const SpeechSegment> added, double, std::optional<double>) {
+              for (const SpeechSegment& segment : added) {
+                part.text += part.text.empty() ? trimmed(segment.text) : segment.text;
+                send_delta(part.item, part.partial.add_certain(part.text));
+              }
+              return !model_->is_stopping();
+            }}));
+      goes_on = part.transcription->step();
+      if (!goes_on)
+        send({{"type", kTranscription + std::string("completed")},
+              {"item_id", part.item},
+              {"content_index", 0},
+              {"transcript", part.transcription->finish().text()},
+              {"usage", {{"type", "duration"}, {"seconds", part.seconds}}}});
     } catch (const DeviceLost& error) {
       lose_device(error);
     } catch (const Error& error) {
       send({{"type", kTranscription + std::string("failed")},
-            {"item_id", item},
+            {"item_id", part.item},
             {"content_index", 0},
             {"error", {{"type", "transcription_error"}, {"message", printable(error.what(), 1024)}}}});
+    } catch (...) {
+      commits_.pop_front();
+      throw;
     }
+    if (!goes_on) commits_.pop_front();
   }
+
+  // A part that was committed.
+  struct Commit {
+    Commit(std::string id, std::vector<float> samples, PartialText sent)
+        : item(std::move(id)),
+          seconds(static_cast<double>(samples.size()) / kSpeechRate),
+          sound(std::move(samples)),
+          partial(std::move(sent)) {}
+    const std::string item;
+    const double seconds;
+    SampleStream sound;
+    PartialText partial;
+    std::string text;  // so far
+    std::optional<SpeechModel::Transcription> transcription;
+  };
 
   const std::shared_ptr<ServedModel> model_;
   const ServedModel::Ticket ticket_;
@@ -356,22 +406,24 @@ class RealtimeSession final : public SocketHandler, public std::enable_shared_fr
   SpeechOptions options_;
   TurnRules rules_;
   bool has_turns_ = true;
-  PcmResampler resampler_;
+  Resampler resampler_{kPcmRate};
   TurnFinder turns_;
   std::vector<float> samples_;                        // from first_ on, of those that were not committed
   int64_t first_ = 0, n_samples_ = 0, searched_ = 0;  // since the session began
   std::string item_, last_item_;
+  std::deque<std::unique_ptr<Commit>> commits_;  // that are not complete
   PartialText partial_;                   // of the open turn
+  std::vector<int32_t> guessed_;          // its last partial result
   int64_t peeked_ = 0;                    // n_samples_ at its last partial result
   int64_t partial_step_ = kPartialEvery;  // samples to the next one
 };
 
 }  // namespace
 
-void start_realtime(std::shared_ptr<ServedModel> model, ServedModel::Ticket ticket, const std::string& accept,
+void start_realtime(std::shared_ptr<ServedModel> model, ServedModel::Ticket ticket, HttpHeaders accept,
                     const std::shared_ptr<Responder>& responder, Workers& workers) {
   const auto session = std::make_shared<RealtimeSession>(std::move(model), std::move(ticket), responder, workers);
-  responder->upgrade(accept, session);
+  responder->upgrade(std::move(accept), session);
   responder->on_gone([weak = std::weak_ptr(session)] {
     if (const auto self = weak.lock()) self->on_gone();
   });

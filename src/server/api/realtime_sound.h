@@ -1,5 +1,4 @@
-// The sound of a realtime session: PCM of 24,000 samples a second becomes 16,000, and the places where speech begins
-// and ends are found while it comes.
+// The places where speech begins and ends, found while the sound of a realtime session comes.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -8,21 +7,6 @@
 #include <vector>
 
 namespace ingot {
-
-// From 24,000 to 16,000 samples a second, piece by piece.
-class PcmResampler {
- public:
-  static constexpr int kFrom = 24000, kTo = 16000;
-  PcmResampler();
-  void add(std::span<const int16_t> pcm, std::vector<float>& out);
-
- private:
-  static constexpr int kReach = 24;  // samples on each side that count
-  std::vector<float> weights_[2];    // for a place on a sample, and for one between two
-  std::vector<float> kept_;          // the last samples
-  int64_t next_ = 0;                 // the next sample of the output
-  int64_t first_ = 0;                // of kept_
-};
 
 struct TurnRules {
   double prefix_ms = 300;   // of sound before speech that belong to it

@@ -1,6 +1,7 @@
 // /v1/audio/transcriptions and /v1/audio/translations of OpenAI's API, and /inference of whisper.cpp's server: what a
 // recording says, whole or window by window. The handlers run on workers of their own, because a recording takes
-// seconds. Needs a speech model.
+// seconds, and recordings take turns after each window, so that a long one does not hold up a short one. Needs a speech
+// model.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -53,55 +54,87 @@ HttpResponse response_of(const Transcript& transcript, const std::string& format
   return response;
 }
 
-void run_speech(const ApiCall& call, bool translates) {
-  const SpeechRequest request = read_speech_request(call, translates);
-  ServedModel::Ticket ticket = admit(*call.model, 1);
-  if (call.model->is_stopping()) throw ApiError(503, "the server is shutting down");
-  const auto start = SpeechClock::now();
-  const auto is_gone = std::make_shared<std::atomic<bool>>(false);
-  std::optional<SpeechEvents> events;
-  const auto count = [&](RequestEnd end, int n_tokens) {
-    call.model->metrics.on_end(
-        end, {.output_tokens = n_tokens, .e2e_s = std::chrono::duration<double>(SpeechClock::now() - start).count()});
-  };
-  try {
-    const auto audio = open_audio(std::as_bytes(std::span(call.file)), call.model->audio_limits());
-    call.responder->on_gone([is_gone] { *is_gone = true; });
-    if (request.streams) events.emplace(*call.responder);
-    int n_tokens = 0;
-    const Transcript transcript = call.model->speech().transcribe(
-        *audio, request.options,
-        {.on_window = [&](std::span<const SpeechSegment> added, double, std::optional<double>) {
-          if (events) events->add(added);
-          for (const SpeechSegment& segment : added) n_tokens += static_cast<int>(segment.tokens.size());
-          if (call.model->is_stopping()) throw ApiError(503, "the server is shutting down");
-          return !*is_gone;
-        }});
-    count(*is_gone ? RequestEnd::kAbort : RequestEnd::kStop, n_tokens);
-    call.responder->note("audio_seconds", fmt::format("{:.3f}", transcript.seconds));
-    if (events) return events->finish(transcript);
-    call.responder->respond(response_of(transcript, request.format));
-  } catch (const ApiError& error) {
-    count(RequestEnd::kError, 0);
-    if (!events) throw;
-    events->fail(error);
-  } catch (const DeviceLost& error) {
-    call.model->lose_device(error.what());
-    count(RequestEnd::kError, 0);
-    const ApiError lost(500, printable(error.what()));
-    if (!events) throw lost;
-    events->fail(lost);
-  } catch (const Error& error) {
-    count(RequestEnd::kError, 0);
-    const ApiError bad(400, printable(error.what(), 1024), "file");
-    if (!events) throw bad;
-    events->fail(bad);
+// A recording that is transcribed and answered step by step.
+class SpeechAnswer {
+ public:
+  SpeechAnswer(const ApiCall& call, bool translates)
+      : call_(call),
+        request_(read_speech_request(call_, translates)),
+        ticket_(admit(*call_.model, 1)) {
+    if (call_.model->is_stopping()) throw ApiError(503, "the server is shutting down");
   }
+  SpeechAnswer(const SpeechAnswer&) = delete;
+  SpeechAnswer& operator=(const SpeechAnswer&) = delete;
+
+  // False after the answer. Throws ApiError if nothing has been sent.
+  bool step() {
+    try {
+      if (!transcription_) begin();
+      if (transcription_->step()) return true;
+      finish();
+    } catch (const ApiError& error) {
+      fail(error);
+    } catch (const DeviceLost& error) {
+      call_.model->lose_device(error.what());
+      fail(ApiError(500, printable(error.what())));
+    } catch (const Error& error) {
+      fail(ApiError(400, printable(error.what(), 1024), "file"));
+    }
+    return false;
+  }
+
+ private:
+  void begin() {
+    audio_ = open_audio(std::as_bytes(std::span(call_.file)), call_.model->audio_limits());
+    call_.responder->on_gone([is_gone = is_gone_] { *is_gone = true; });
+    if (request_.streams) events_.emplace(*call_.responder);
+    transcription_.emplace(call_.model->speech().begin(
+        *audio_, request_.options,
+        {.on_window = [this](std::span<const SpeechSegment> added, double, std::optional<double>) {
+          if (events_) events_->add(added);
+          for (const SpeechSegment& segment : added) n_tokens_ += static_cast<int>(segment.tokens.size());
+          if (call_.model->is_stopping()) throw ApiError(503, "the server is shutting down");
+          return !*is_gone_;
+        }}));
+  }
+
+  void finish() {
+    const Transcript transcript = transcription_->finish();
+    count(*is_gone_ ? RequestEnd::kAbort : RequestEnd::kStop, n_tokens_);
+    call_.responder->note("audio_seconds", fmt::format("{:.3f}", transcript.seconds));
+    if (events_) return events_->finish(transcript);
+    call_.responder->respond(response_of(transcript, request_.format));
+  }
+
+  void fail(const ApiError& error) {
+    count(RequestEnd::kError, 0);
+    if (!events_) throw error;
+    events_->fail(error);
+  }
+
+  void count(RequestEnd end, int n_tokens) {
+    call_.model->metrics.on_end(
+        end, {.output_tokens = n_tokens, .e2e_s = std::chrono::duration<double>(SpeechClock::now() - start_).count()});
+  }
+
+  const ApiCall call_;
+  const SpeechRequest request_;
+  const ServedModel::Ticket ticket_;
+  const SpeechClock::time_point start_ = SpeechClock::now();
+  const std::shared_ptr<std::atomic<bool>> is_gone_ = std::make_shared<std::atomic<bool>>(false);
+  std::optional<SpeechEvents> events_;
+  std::unique_ptr<AudioStream> audio_;
+  std::optional<SpeechModel::Transcription> transcription_;
+  int n_tokens_ = 0;
+};
+
+AnswerSteps steps_of(const ApiCall& call, bool translates) {
+  return [answer = std::make_shared<SpeechAnswer>(call, translates)] { return answer->step(); };
 }
 
 }  // namespace
 
-void answer_transcriptions(const ApiCall& call) { run_speech(call, false); }
-void answer_translations(const ApiCall& call) { run_speech(call, true); }
+AnswerSteps answer_transcriptions(const ApiCall& call) { return steps_of(call, false); }
+AnswerSteps answer_translations(const ApiCall& call) { return steps_of(call, true); }
 
 }  // namespace ingot

@@ -29,11 +29,10 @@ class Exchange final : public Responder, public std::enable_shared_from_this<Exc
     head_ = std::move(head);
     is_stream_ = true;
   }
-  void upgrade(const std::string& accept, std::shared_ptr<SocketHandler> handler) override {
+  void upgrade(HttpHeaders headers, std::shared_ptr<SocketHandler> handler) override {
     std::lock_guard lock(mutex_);
     if (head_ || over_ || gone_) return;
-    const HttpHeaders headers = {{"Upgrade", "websocket"}, {"Connection", "Upgrade"}, {"Sec-WebSocket-Accept", accept}};
-    head_ = HttpResponse{.status = 101, .headers = headers};
+    head_ = HttpResponse{.status = 101, .headers = std::move(headers)};
     is_stream_ = true;
     socket_ = std::move(handler);
     notify();
@@ -219,8 +218,8 @@ class ExchangeHandle final : public Responder {
   }
   void respond(HttpResponse response) override { exchange_->respond(std::move(response)); }
   void stream(HttpResponse head) override { exchange_->stream(std::move(head)); }
-  void upgrade(const std::string& accept, std::shared_ptr<SocketHandler> handler) override {
-    exchange_->upgrade(accept, std::move(handler));
+  void upgrade(HttpHeaders headers, std::shared_ptr<SocketHandler> handler) override {
+    exchange_->upgrade(std::move(headers), std::move(handler));
   }
   void write(std::string bytes) override { exchange_->write(std::move(bytes)); }
   void end(std::string last_bytes) override { exchange_->end(std::move(last_bytes)); }

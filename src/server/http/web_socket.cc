@@ -13,6 +13,7 @@ namespace ingot {
 namespace {
 
 constexpr std::string_view kHandshakeKey = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+constexpr std::string_view kRealtimeProtocol = "realtime";  // a browser that offers protocols wants one chosen
 constexpr uint64_t kMaxControl = 125;
 constexpr int kProtocolFault = 1002, kTooLarge = 1009;
 
@@ -26,7 +27,7 @@ bool lists(const std::string* header, std::string_view token) {
 
 }  // namespace
 
-std::string accept_socket(const HttpRequest& request) {
+HttpHeaders accept_socket(const HttpRequest& request) {
   if (!lists(request.header("upgrade"), "websocket") || !lists(request.header("connection"), "upgrade"))
     throw ApiError(426, "this route speaks WebSocket: send Upgrade: websocket and Connection: Upgrade");
   const std::string* version = request.header("sec-websocket-version");
@@ -39,7 +40,11 @@ std::string accept_socket(const HttpRequest& request) {
   unsigned n = 0;
   if (EVP_Digest(text.data(), text.size(), digest.data(), &n, EVP_sha1(), nullptr) != 1)
     throw ApiError(500, "the handshake could not be computed");
-  return to_base64({reinterpret_cast<const char*>(digest.data()), n});
+  const std::string accept = to_base64({reinterpret_cast<const char*>(digest.data()), n});
+  HttpHeaders headers = {{"Upgrade", "websocket"}, {"Connection", "Upgrade"}, {"Sec-WebSocket-Accept", accept}};
+  if (lists(request.header("sec-websocket-protocol"), kRealtimeProtocol))
+    headers.emplace_back("Sec-WebSocket-Protocol", kRealtimeProtocol);
+  return headers;
 }
 
 std::string socket_frame(SocketFrame kind, std::string_view payload) {

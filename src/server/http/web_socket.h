@@ -12,8 +12,8 @@ namespace ingot {
 
 enum class SocketFrame : uint8_t { kText = 1, kBinary = 2, kClose = 8, kPing = 9, kPong = 10 };
 
-// Throws ApiError (400, 426) if the request is no handshake. Returns the value of Sec-WebSocket-Accept.
-std::string accept_socket(const HttpRequest& request);
+// Throws ApiError (400, 426) if the request is no handshake. Returns the headers of the answer 101.
+HttpHeaders accept_socket(const HttpRequest& request);
 
 std::string socket_frame(SocketFrame kind, std::string_view payload);
 // The payload of a frame that closes the connection.

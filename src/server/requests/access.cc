@@ -83,18 +83,31 @@ bool ApiKeys::empty() const {
   return keys_.empty();
 }
 
+// The key that a browser shows for a WebSocket, in its list of protocols, as in OpenAI's API.
+static std::string_view key_of_protocols(std::string_view list) {
+  constexpr std::string_view kMark = "openai-insecure-api-key.";
+  const size_t at = list.find(kMark);
+  if (at == list.npos) return "";
+  list.remove_prefix(at + kMark.size());
+  return list.substr(0, list.find_first_of(", "));
+}
+
 std::string ApiKeys::shown(const HttpRequest& request) {
   constexpr std::string_view kScheme = "bearer ";
   const auto same = [](char a, char b) { return (a | 0x20) == (b | 0x20); };
   std::string_view shown;
   for (const auto& [name, value] : request.headers) {
-    if (name != "authorization" && name != "x-api-key") continue;
     std::string_view key = value;
     if (name == "authorization") {
       const bool is_bearer = key.size() >= kScheme.size() && key[kScheme.size() - 1] == ' ' &&
                              std::equal(kScheme.begin(), kScheme.end() - 1, key.begin(), same);
       if (!is_bearer) return "";
       key.remove_prefix(kScheme.size());
+    } else if (name == "sec-websocket-protocol") {
+      key = key_of_protocols(value);
+      if (key.empty()) continue;
+    } else if (name != "x-api-key") {
+      continue;
     }
     if (!shown.empty() && key != shown) return "";  // two different keys: the request is ambiguous
     shown = key;

@@ -91,7 +91,7 @@ class Responder {
   virtual void write(std::string bytes) = 0;
   // Answers a handshake for a WebSocket (http/web_socket.h). From then on, each write() is a message, end() closes the
   // socket with `last_bytes` as the reason, and on_gone() says that the client has closed it.
-  virtual void upgrade(const std::string& /* Sec-WebSocket-Accept */, std::shared_ptr<SocketHandler>) {
+  virtual void upgrade(HttpHeaders /* of accept_socket() */, std::shared_ptr<SocketHandler>) {
     throw ApiError(400, "this answer cannot become a WebSocket");
   }
   // Ends the stream with `last_bytes`. The client gets no ping after them: a space after the last JSON line would be

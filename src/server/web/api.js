@@ -49,11 +49,46 @@ async function call(path, options = {}, byUser = false) {
 
 export const models = async () => (await (await call('/v1/models')).json()).data;
 
-// What a recording says.
-export async function transcribe(wav) {
-  const body = new FormData();
-  body.append('file', wav, 'speech.wav');
-  return (await (await call('/v1/audio/transcriptions', {method: 'POST', body}, true)).json()).text;
+// A session that writes down sound as it comes: PCM of 16 bits and 24,000 samples a second, in Base64. onDelta(id, text)
+// adds to a part of what is said, onText(id, text) replaces the part, and onEnd(fault) is called once. A browser can send
+// a key for a WebSocket only as a protocol.
+export async function dictation({onDelta, onText, onEnd}) {
+  await models();  // asks for the key if the server wants one
+  const protocols = ['realtime', ...(settings.values.key ? ['openai-insecure-api-key.' + settings.values.key] : [])];
+  const url = new URL('/v1/realtime?intent=transcription', location.href);
+  url.protocol = url.protocol.replace('http', 'ws');
+  const socket = new WebSocket(url, protocols), kind = 'conversation.item.input_audio_transcription.';
+  const send = event => socket.readyState === WebSocket.OPEN && socket.send(JSON.stringify(event));
+  let isOver = false;
+  const end = fault => {
+    if (isOver) return;
+    isOver = true;
+    socket.close();
+    onEnd(fault);
+  };
+  await new Promise((resolve, reject) => {
+    socket.onopen = resolve;
+    socket.onclose = () => reject(new ServerError('The server does not open a session for speech.'));
+  });
+  socket.onclose = event => end(event.reason || 'The connection to the server is lost.');
+  socket.onmessage = ({data}) => {
+    const event = JSON.parse(data);
+    if (event.type === kind + 'delta') onDelta(event.item_id, event.delta);
+    if (event.type === kind + 'completed') onText(event.item_id, event.transcript);
+    if (event.type === 'input_audio_buffer.cleared') end();
+    if (event.error && event.error.code !== 'input_audio_buffer_commit_empty') end(event.error.message);
+  };
+  return {
+    append: audio => send({type: 'input_audio_buffer.append', audio}),
+    finish: () => {  // the server clears its buffer after all parts are complete
+      send({type: 'input_audio_buffer.commit'});
+      send({type: 'input_audio_buffer.clear'});
+    },
+    close: () => {
+      isOver = true;
+      socket.close();
+    },
+  };
 }
 export const metrics = async () => (await call('/metrics', {cache: 'no-store'})).text();
 

@@ -85,11 +85,7 @@ export function wirePrompt({send, stop, isBusy, questions, say, model}) {
       event.preventDefault();
     }
   });
-  wireMicrophone($('microphone'), {say, add: said => {
-    const before = $('prompt').value.trimEnd();
-    setText(before ? `${before} ${said}` : said);
-    $('prompt').focus();
-  }});
+  wireMicrophone($('microphone'), {say, box: {read: () => $('prompt').value, write: setText}});
   $('attach').addEventListener('click', () => $('text-files').click());
   $('text-files').addEventListener('change', async () => {
     await add($('text-files').files);

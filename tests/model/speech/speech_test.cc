@@ -255,11 +255,44 @@ TEST(Speech, APeekIsTheTextOfAWindow) {
   options.most_compression = options.least_logprob = std::nullopt;
   options.with_times = false;  // a transcript would read text behind the last time again, in a next window
   const std::vector<float> samples = golden_sound(8000);
-  EXPECT_EQ(model.peek(samples, options), transcript_of(model, options, 8000).text());
+  const auto text_of = [](const std::optional<SpeechGuess>& guess) {
+    std::string text;
+    for (const SpeechPiece& piece : guess->pieces) {
+      EXPECT_GT(piece.probability, 0);
+      EXPECT_LE(piece.probability, 1);
+      text += piece.text;
+    }
+    return trimmed(text);
+  };
+  EXPECT_EQ(text_of(model.peek(samples, options)), transcript_of(model, options, 8000).text());
   options.most_compression = 0.0f;
-  EXPECT_EQ(model.peek(samples, options), "");  // it repeats itself
+  EXPECT_TRUE(model.peek(samples, options)->pieces.empty());  // it repeats itself
   options = kGreedy, options.language = "klingon";
   EXPECT_THROW(model.peek(samples, options), Error);
+}
+
+// The steps that a draft saves are seen in the count of the backend's work.
+TEST(Speech, ADraftChangesNoText) {
+  SpeechModel model(open_speech_files(kSpeechData.string()), speech_backend("ref"));
+  const std::vector<float> samples = golden_sound(8000);
+  const auto steps_of = [&](std::span<const int32_t> draft, const std::vector<int32_t>& expected) {
+    const uint64_t before = model.progress();
+    EXPECT_EQ(model.peek(samples, kGreedy, draft)->tokens, expected);
+    return model.progress() - before;
+  };
+  const std::vector<int32_t> tokens = model.peek(samples, kGreedy)->tokens;
+  ASSERT_GT(tokens.size(), 12u);
+  const uint64_t without = steps_of({}, tokens), with = steps_of(tokens, tokens);
+  EXPECT_LT(with, without / 2);
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    std::vector<int32_t> wrong = tokens;
+    wrong[i] = tokens[i] == 30 ? 31 : 30;
+    steps_of(wrong, tokens);
+    steps_of(std::span(tokens).first(i), tokens);
+  }
+  std::vector<int32_t> longer = tokens;
+  longer.resize(1000, 30);
+  steps_of(longer, tokens);
 }
 
 TEST(Speech, OtherContainersHoldTheSame) {
@@ -350,17 +383,28 @@ TEST(Speech, MatricesAreNarrowedOnlyWithoutLossAndQuantizedOnRequest) {
 TEST(Speech, PoorTextsAreWrittenAgain) {
   SpeechModel model(open_speech_files(kSpeechData.string()), speech_backend("cpu"));
   SpeechOptions options = kGreedy;
-  options.temperatures = {0, 0.7f, 1.5f}, options.least_logprob = 0.0f, options.most_compression = std::nullopt;
-  const Transcript hot = transcript_of(model, options, 9600);  // no text is likely enough
-  ASSERT_FALSE(hot.segments.empty());
-  EXPECT_EQ(hot.segments[0].temperature, 1.5f);
-  EXPECT_EQ(transcript_of(model, options, 9600).segments[0].tokens, hot.segments[0].tokens);  // of the same seed
+  options.least_logprob = options.most_compression = std::nullopt;
+  const auto of = [&](std::vector<float> temperatures) {
+    options.temperatures = std::move(temperatures);
+    return transcript_of(model, options, 9600).segments.at(0);
+  };
+  const SpeechSegment cold = of({0}), hot = of({1.5f});
+  EXPECT_EQ(of({1.5f}).tokens, hot.tokens);  // of the same seed
   options.seed = 5;
-  EXPECT_NE(transcript_of(model, options, 9600).segments[0].tokens, hot.segments[0].tokens);
-  options.least_logprob = -100.0f;
-  EXPECT_EQ(transcript_of(model, options, 9600).segments[0].temperature, 0);
-  options.most_compression = 0.0f;
-  EXPECT_EQ(transcript_of(model, options, 9600).segments[0].temperature, 1.5f);
+  EXPECT_NE(of({1.5f}).tokens, hot.tokens);
+  ASSERT_GT(cold.avg_logprob, hot.avg_logprob);
+  options.least_logprob = 0.0f;  // no text is likely enough: the likeliest one is kept
+  EXPECT_EQ(of({1.5f, 0}).tokens, cold.tokens);
+  EXPECT_EQ(of({0, 1.5f}).tokens, cold.tokens);
+  // Whichever repeats itself less is kept, even if it is less likely; and the likeliest one if all repeat themselves.
+  options.most_compression = std::min(cold.compression_ratio, of({1.5f}).compression_ratio) - 0.01f;
+  EXPECT_EQ(of({1.5f, 0}).temperature, 0.0f);
+  *options.most_compression += 0.02f;
+  const bool hot_repeats = of({1.5f}).compression_ratio > *options.most_compression;
+  ASSERT_NE(hot_repeats, cold.compression_ratio > *options.most_compression);
+  EXPECT_EQ(of({1.5f, 0}).temperature, hot_repeats ? 0.0f : 1.5f);
+  options.least_logprob = std::nullopt;  // a text that does not repeat itself looks right, so no other one is written
+  EXPECT_EQ(of({hot_repeats ? 0.0f : 1.5f, 5.0f}).temperature, hot_repeats ? 0.0f : 1.5f);
 }
 
 TEST(Speech, SilentWindowsHaveNoText) {

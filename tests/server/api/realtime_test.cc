@@ -1,44 +1,16 @@
-// The sound of realtime sessions: the resampler, and where turns begin and end.
+// Where the turns of realtime sessions begin and end.
 #include <gtest/gtest.h>
 
 #include <cmath>
 
+#include "io/audio/decode.h"
 #include "server/api/realtime_sound.h"
 
 namespace ingot {
 namespace {
 
-// PCM of a tone of a third of full scale.
-std::vector<int16_t> pcm_tone(double hz, int n, double level = 10000) {
-  std::vector<int16_t> pcm;
-  for (int i = 0; i < n; ++i)
-    pcm.push_back(static_cast<int16_t>(std::lround(level * std::sin(2 * M_PI * hz * i / PcmResampler::kFrom))));
-  return pcm;
-}
-
-TEST(Realtime, SoundIsResampledInPieces) {
-  for (const double hz : {100.0, 1000.0, 5000.0}) {
-    SCOPED_TRACE(hz);
-    const std::vector<int16_t> pcm = pcm_tone(hz, 24000);
-    std::vector<float> whole, parts;
-    PcmResampler one, other;
-    one.add(pcm, whole);
-    for (size_t at = 0, n = 1; at < pcm.size(); at += n, n = n * 3 % 1009 + 1)
-      other.add(std::span(pcm).subspan(at, std::min(n, pcm.size() - at)), parts);
-    EXPECT_EQ(parts, whole);
-    ASSERT_NEAR(static_cast<double>(whole.size()), 16000, 20);
-    for (size_t i = 100; i < whole.size(); ++i) {
-      const double t = static_cast<double>(i) / PcmResampler::kTo;
-      ASSERT_NEAR(whole[i], 10000 / 32768.0 * std::sin(2 * M_PI * hz * t), 3e-3) << i;
-    }
-  }
-  std::vector<float> above;
-  PcmResampler().add(pcm_tone(11000, 24000), above);  // would be heard as 5,000 Hz
-  for (size_t i = 100; i < above.size(); ++i) ASSERT_LT(std::abs(above[i]), 3e-3);
-}
-
 TEST(Realtime, TurnsBeginAndEndWithTheVoice) {
-  constexpr int kRate = PcmResampler::kTo;
+  constexpr int kRate = kSpeechRate;
   std::vector<float> sound(12 * kRate);
   uint32_t state = 1;
   for (float& x : sound) x = 0.002f * (static_cast<float>((state = state * 1664525 + 1013904223) >> 8) * 0x1p-23f - 1);
@@ -68,7 +40,7 @@ TEST(Realtime, TurnsBeginAndEndWithTheVoice) {
 
 // A turn that is cut, or committed by the client, goes on where it ended.
 TEST(Realtime, TurnsGoOnBehindACut) {
-  constexpr int kRate = PcmResampler::kTo;
+  constexpr int kRate = kSpeechRate;
   std::vector<float> sound(5 * kRate);
   for (size_t i = 0; i < sound.size(); ++i) {
     const double t = static_cast<double>(i) / kRate, loudness = std::max(0.0, std::sin(2 * M_PI * 4 * t));

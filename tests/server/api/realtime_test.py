@@ -18,9 +18,10 @@ def server():
 
 
 class Socket:
-    def __init__(self, server, path="/v1/realtime?intent=transcription"):
+    def __init__(self, server, path="/v1/realtime?intent=transcription", protocols=None):
         self.sock = server.connect(20)
-        self.sock.sendall((f"GET {path} HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        offered = f"Sec-WebSocket-Protocol: {protocols}\r\n" if protocols else ""
+        self.sock.sendall((f"GET {path} HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n{offered}"
                            "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n").encode())
         self.bytes = b""
         while b"\r\n\r\n" not in self.bytes:
@@ -173,6 +174,29 @@ def test_frames_and_handshakes(server):
         assert kind == 8 and payload[:2] == struct.pack(">H", 1003)
     assert server.request("GET", "/v1/realtime").status == 426
     assert send(server, file=wav()).status == 200
+
+
+def test_browsers_show_the_key_as_a_protocol():
+    with running(DATA / "speech", "--api-key", "secret") as one:
+        for protocols, status in (("realtime, openai-insecure-api-key.secret, openai-beta.realtime-v1", 101),
+                                  ("openai-insecure-api-key.secret", 101), ("realtime, openai-insecure-api-key.secre", 401),
+                                  ("realtime", 401), (None, 401)):
+            with Socket(one, protocols=protocols) as socket:
+                lines = socket.head.decode().lower().split("\r\n")
+                assert lines[0].startswith(f"http/1.1 {status}"), protocols
+                assert ("sec-websocket-protocol: realtime" in lines) == (status == 101 and "realtime," in protocols)
+
+
+def test_a_commit_is_complete_before_the_next_message(server):
+    """Parts are transcribed in the order of the messages, also if a message ends several turns."""
+    with Socket(server) as socket:
+        socket.event()
+        quiet = struct.pack("<h", 3) * 36000
+        socket.say(type="input_audio_buffer.append", audio=base64.b64encode(quiet + pcm(1.5) + quiet + pcm(1.5) + quiet).decode())
+        socket.say(type="input_audio_buffer.clear")
+        events = socket.until("cleared")
+        items = [[e["item_id"] for e in events if e["type"].endswith(kind)] for kind in ("committed", ".completed")]
+        assert items[0] == items[1] and len(set(items[0])) == 2
 
 
 def test_a_model_that_writes_has_no_sessions(demo_server=None):

@@ -27,8 +27,15 @@ int refused_status(const HttpRequest& request) {
 }
 
 TEST(WebSocket, TheHandshakeIsThatOfTheStandard) {
-  EXPECT_EQ(accept_socket(handshake()), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");  // RFC 6455, section 1.3
+  HttpHeaders answer = {{"Upgrade", "websocket"},
+                        {"Connection", "Upgrade"},
+                        {"Sec-WebSocket-Accept", "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="}};  // RFC 6455, section 1.3
+  EXPECT_EQ(accept_socket(handshake()), answer);
   HttpRequest request = handshake();
+  request.headers.emplace_back("sec-websocket-protocol", "realtime, openai-insecure-api-key.secret");
+  answer.emplace_back("Sec-WebSocket-Protocol", "realtime");
+  EXPECT_EQ(accept_socket(request), answer);
+  request = handshake();
   request.headers[2].second = "8";
   EXPECT_EQ(refused_status(request), 426);
   request = handshake();
@@ -84,8 +91,7 @@ int fault_of(const std::string& frames, size_t max_bytes = 1000) {
   SocketReader reader(max_bytes);
   std::string_view bytes = frames;
   try {
-    while (reader.next(bytes)) {
-    }
+    while (reader.next(bytes)) {}
   } catch (const SocketReader::Fault& fault) {
     return fault.code;
   }
@@ -104,7 +110,10 @@ TEST(WebSocket, WrongFramesEndTheConnection) {
   EXPECT_EQ(fault_of(client_frame(0x01, std::string(600, 'x')) + client_frame(0x80, std::string(600, 'x'))), 1009);
   EXPECT_EQ(fault_of(client_frame(0x81, std::string(1000, 'x'))), 0);
   // The length of a part that makes the message's length 5, if lengths may overflow.
-  const std::string large_part("\x80\xff\xff\xff\xff\xff\xff\xff\xff\xfb" "mask", 14);
+  const std::string large_part(
+      "\x80\xff\xff\xff\xff\xff\xff\xff\xff\xfb"
+      "mask",
+      14);
   EXPECT_EQ(fault_of(client_frame(0x01, "0123456789") + large_part), 1009);
 }
 
@@ -137,7 +146,9 @@ TEST(WebSocket, FramesOfTheServer) {
   EXPECT_EQ(socket_frame(SocketFrame::kPing, std::string(200, 'a')).substr(0, 4), std::string("\x89\x7e\x00\xc8", 4));
   EXPECT_EQ(socket_frame(SocketFrame::kText, std::string(65536, 'a')).substr(0, 10),
             std::string("\x81\x7f\0\0\0\0\0\1\0\0", 10));
-  EXPECT_EQ(close_payload(1000, "bye"), "\x03\xe8" "bye");
+  EXPECT_EQ(close_payload(1000, "bye"),
+            "\x03\xe8"
+            "bye");
 }
 
 }  // namespace
