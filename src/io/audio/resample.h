@@ -20,8 +20,8 @@ class Resampler {
   void add(std::span<const float> samples, bool is_last, std::vector<float>& out);
 
  private:
-  const int from_;
-  SRC_STATE_tag* state_ = nullptr;  // null: the rates are equal
+  [[maybe_unused]] const int from_;
+  [[maybe_unused]] SRC_STATE_tag* state_ = nullptr;  // null: the rates are equal
 };
 
 }  // namespace ingot

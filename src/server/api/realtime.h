@@ -10,7 +10,8 @@
 
 namespace ingot {
 
-// Answers the handshake; accept: of accept_socket(). Throws ApiError, and Error if the machine lacks libsamplerate. `workers` must outlive the session.
+// Answers the handshake; accept: of accept_socket(). Throws ApiError, and Error if the machine lacks libsamplerate.
+// `workers` must outlive the session.
 void start_realtime(std::shared_ptr<ServedModel> model, ServedModel::Ticket ticket, HttpHeaders accept,
                     const std::shared_ptr<Responder>& responder, Workers& workers);
 
