@@ -15,6 +15,7 @@
 
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/isa.h"
+#include "ops_error.h"
 #include "quant/fill.h"
 #include "test_seed.h"
 
@@ -274,8 +275,8 @@ TEST_P(PackedWeights, LetNaNThroughWithManyRows) {
   }
 }
 
-// Codes are multiplied as the same integers, whether or not their panels are unpacked, but in bf16 on a matrix unit. With
-// small weights, few rows are added in another order, unless the backend is deterministic.
+// Codes are multiplied as the same integers, whether or not their panels are unpacked. With small weights, few rows are
+// added in another order, unless the backend is deterministic.
 void check_bits_among_many_rows(const cpu::Kernels& kernels, int64_t n_in, bool small) {
   constexpr int64_t kRows = 60;
   const auto backend = backend_of(kernels, small, small);
@@ -296,7 +297,6 @@ void check_bits_among_many_rows(const cpu::Kernels& kernels, int64_t n_in, bool 
     for (int64_t row = 0; row < kRows; ++row) backend->matmul(y.slice_rows(row, 1), in.slice_rows(row, 1), w, {});
     backend->download(alone.data(), y);
     for (const int64_t rows : {12, 13, 18, 19, 60}) {  // AVX2 unpacks codes of 8 bits for 19 rows, others for 13
-      if (kernels.block_tiles != nullptr && rows >= cpu::kUnpackBf16Tokens) break;
       backend->matmul(y.slice_rows(0, rows), in.slice_rows(0, rows), w, {});
       backend->download(got.data(), y);
       EXPECT_EQ(got, alone) << rows << " rows";
@@ -367,6 +367,39 @@ TEST_P(PackedWeights, CodesAreMultipliedInInt8OrOnTheMatrixUnit) {
     if (info(format).block_size == 1) continue;
     EXPECT_STREQ(cpu::multiplies_as(format, *GetParam()), GetParam()->block_tiles ? "bf16" : "int8")
         << info(format).name;
+  }
+}
+
+// More than the loops of a matrix unit take at a time: parts of k, panels, and tiles of tokens.
+TEST_P(PackedWeights, MultiplyLargeMatrices) {
+  constexpr int64_t kLargeOut = 290, kLargeIn = 1280, kRows = 545;
+  const uint64_t seed = test_seed();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937_64 random(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> x(kRows * kLargeIn), got(kRows * kLargeOut), weights(kLargeOut * kLargeIn);
+  for (float& v : x) v = normal(random);
+  for (const Format format : {Format::Q4_K, Format::Q8_0}) {
+    std::vector<uint8_t> bytes(kLargeOut * row_bytes(format, kLargeIn));
+    fill_random(format, seed, bytes.data(), kLargeOut * kLargeIn / info(format).block_size, 1.0f);
+    decode_row(format, bytes.data(), weights.data(), kLargeOut * kLargeIn);
+    for (const int n_threads : {1, 3}) {
+      const auto backend = create_cpu_backend({.device = "cpu", .n_threads = n_threads, .isa = GetParam()->isa});
+      const Weight w =
+          backend->prepare({.format = format, .n_out = kLargeOut, .n_in = kLargeIn, .codes = bytes.data()}, kForMatmul);
+      const Tensor in = backend->alloc(DType::kF32, kRows, kLargeIn), y = backend->alloc(DType::kF32, kRows, kLargeOut);
+      backend->upload(in, x.data());
+      backend->matmul(y, in, w, {});
+      backend->download(got.data(), y);
+      std::vector<float> some, want;
+      for (int64_t row = 0; row < kRows; row += 17)  // the last row is one of them
+        for (int64_t out = 0; out < kLargeOut; ++out) {
+          some.push_back(got[row * kLargeOut + out]);
+          want.push_back(
+              std::inner_product(&x[row * kLargeIn], &x[row * kLargeIn] + kLargeIn, &weights[out * kLargeIn], 0.0f));
+        }
+      EXPECT_LT(relative_error(some, want), 0.01) << info(format).name << ", " << n_threads << " threads";
+    }
   }
 }
 

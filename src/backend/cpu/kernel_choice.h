@@ -12,7 +12,7 @@ enum class Packing : uint8_t;
 
 // The classes of rows of activations: few, some and many. Each class is measured with one number of rows.
 constexpr int kRowClasses = 3, kMeasuredRows[kRowClasses] = {1, 8, 256};
-constexpr int row_class(int64_t rows) { return rows <= 1 ? 0 : rows < 16 ? 1 : 2; }
+constexpr int row_class(int64_t rows) { return rows <= 1 ? 0 : rows <= 32 ? 1 : 2; }
 
 struct KernelChoice {
   const Kernels* for_rows[kRowClasses];

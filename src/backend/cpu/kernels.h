@@ -213,7 +213,7 @@ static inline int tile_begin(const Tiling& t, int tile) {
 enum class Unpacked : uint8_t { kNo, kF32, kInt16, kBF16, kBlocks, kBytes, kRows };
 constexpr int kUnpackTiles = 4;        // with fewer tiles of tokens, unpacking costs more time than it saves
 constexpr int kBlockTokens = 4;        // with fewer tokens, block tiles read weights more slowly
-constexpr int kUnpackBf16Tokens = 16;  // as kUnpackTiles, for kBF16
+constexpr int kUnpackBf16Tokens = 64;  // as kUnpackTiles, for kBF16
 constexpr int kPanelsUnpacked = 8;     // at a time, for kBF16
 
 // F16 weights as 16-bit integers with a scale for each row and 32 of k. Sums of 32 products fit in 32 bits. The limit
