@@ -47,8 +47,8 @@ class Workers {
     if (wake) ready_.notify_one();
   }
 
-  // Runs step() again and again, until it returns false. After each step, all jobs that wait run first. So long work in
-  // short steps holds up nobody.
+  // Runs step() again and again, until it returns false. After each step, the jobs that wait then run first. So other
+  // jobs wait for one short step at most, not for all of the long work.
   void post_steps(std::function<bool()> step) {
     post([this, step = std::move(step)] {
       if (step()) post_steps(step);

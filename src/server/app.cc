@@ -419,8 +419,8 @@ void App::run(const std::shared_ptr<Job>& job) {
 
 void App::run_on_model(const std::shared_ptr<Job>& job, const std::shared_ptr<ServedModel>& model,
                        const std::string& name) {
-  const ApiCall call{job->request, job->body, model, job->responder, pacer_, options_.keep_billing_header, models_,
-                     name, options_.images, job->file};
+  const ApiCall call{job->request, job->body, model,           job->responder, pacer_, options_.keep_billing_header,
+                     models_,      name,      options_.images, job->file};
   if (!job->route.in_steps) return job->route.on_worker(call);
   speech_workers_.post_steps([job, next = job->route.in_steps(call)] {
     bool goes_on = false;

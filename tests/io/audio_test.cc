@@ -139,11 +139,12 @@ TEST(Audio, CompressedFormats) {
 class FfmpegAudio : public testing::Test {
  protected:
   void SetUp() override {
+    const std::string m4a = audio_file("tone.m4a");
     try {
-      const std::string m4a = audio_file("tone.m4a");
       opened_audio(m4a);
     } catch (const Error& error) {
-      if (std::string(error.what()).find("FFmpeg") != std::string::npos) GTEST_SKIP() << error.what();
+      for (const char* reason : {"this program was built without FFmpeg", "and this machine has none: install"})
+        if (std::string(error.what()).find(reason) != std::string::npos) GTEST_SKIP() << error.what();
       throw;
     }
   }
@@ -186,7 +187,8 @@ TEST_F(FfmpegAudio, DamagedFilesAreReadOrRefused) {
   for (const char* name : {"tone.m4a", "tone.aac", "tone.webm", "tone.wma"})
     for (int i = 0; i < 200; ++i) try {
         std::string bytes = audio_file(name);
-        for (int n = static_cast<int>(draw() % 8); n >= 0; --n) bytes[draw() % bytes.size()] = static_cast<char>(draw());
+        const auto n_damaged = draw() % 8 + 1;
+        for (size_t n = 0; n < n_damaged; ++n) bytes[draw() % bytes.size()] = static_cast<char>(draw());
         if (draw() % 2 == 0) bytes.resize(draw() % bytes.size() + 1);
         for (const float x : decoded_audio(bytes, {.max_seconds = 100})) ASSERT_TRUE(std::isfinite(x));
       } catch (const Error&) {}

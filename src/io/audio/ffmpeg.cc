@@ -1,6 +1,6 @@
-// Audio by FFmpeg's libraries, for formats that libsndfile lacks. Their types depend on the version, so only the version
-// whose headers the program was built with is opened. The format is known, and only some codecs are let in: FFmpeg has
-// hundreds, and the more obscure ones are the less safe ones. Nothing but the bytes of the file is read.
+// Audio by FFmpeg's libraries, for formats that libsndfile lacks. Their types depend on the version, so only the
+// version whose headers the program was built with is opened. The format is known, and only some codecs are let in:
+// FFmpeg has hundreds, and the more obscure ones are the less safe ones. Nothing but the bytes of the file is read.
 extern "C" {
 #include <libavcodec/avcodec.h>
 #include <libavformat/avformat.h>
@@ -10,7 +10,7 @@ extern "C" {
 #include <cstring>
 
 #include "base/error.h"
-#include "io/audio/audio_library.h"
+#include "base/library_functions.h"
 #include "io/audio/decoders.h"
 #include "io/audio/frames.h"
 
@@ -18,8 +18,8 @@ namespace ingot {
 namespace {
 
 // clang-format off
-#define INGOT_AVUTIL_FUNCTIONS(F) F(av_malloc) F(av_strdup) F(av_freep) F(av_frame_alloc) F(av_frame_free) F(av_max_alloc) \
-  F(av_strerror) F(av_log_set_level) F(av_get_bytes_per_sample) F(av_sample_fmt_is_planar)
+#define INGOT_AVUTIL_FUNCTIONS(F) F(av_malloc) F(av_strdup) F(av_freep) F(av_frame_alloc) F(av_frame_free) \
+  F(av_max_alloc) F(av_strerror) F(av_log_set_level) F(av_get_bytes_per_sample) F(av_sample_fmt_is_planar)
 #define INGOT_AVCODEC_FUNCTIONS(F) F(avcodec_find_decoder) F(avcodec_alloc_context3) F(avcodec_free_context) \
   F(avcodec_parameters_to_context) F(avcodec_open2) F(avcodec_send_packet) F(avcodec_receive_frame) \
   F(avcodec_get_name) F(av_packet_alloc) F(av_packet_free) F(av_packet_unref)
@@ -27,9 +27,9 @@ namespace {
   F(avformat_find_stream_info) F(av_find_best_stream) F(av_find_input_format) F(av_read_frame) \
   F(avio_alloc_context) F(avio_context_free)
 // clang-format on
-INGOT_AUDIO_LIBRARY(AvutilLibrary, INGOT_AVUTIL_FUNCTIONS)
-INGOT_AUDIO_LIBRARY(AvcodecLibrary, INGOT_AVCODEC_FUNCTIONS)
-INGOT_AUDIO_LIBRARY(AvformatLibrary, INGOT_AVFORMAT_FUNCTIONS)
+INGOT_LIBRARY(AvutilLibrary, INGOT_AVUTIL_FUNCTIONS)
+INGOT_LIBRARY(AvcodecLibrary, INGOT_AVCODEC_FUNCTIONS)
+INGOT_LIBRARY(AvformatLibrary, INGOT_AVFORMAT_FUNCTIONS)
 
 #define INGOT_AV_NAMES(name, version)                                                       \
   {                                                                                         \

@@ -14,7 +14,7 @@ namespace {
 constexpr int kMaxRateRatio = 256;  // of libsamplerate: the rates may differ by this factor
 
 #define INGOT_SAMPLERATE_FUNCTIONS(F) F(src_new) F(src_process) F(src_delete) F(src_strerror)
-INGOT_AUDIO_LIBRARY(SamplerateLibrary, INGOT_SAMPLERATE_FUNCTIONS)
+INGOT_LIBRARY(SamplerateLibrary, INGOT_SAMPLERATE_FUNCTIONS)
 
 const SamplerateLibrary& samplerate() {
   static const SamplerateLibrary library({"libsamplerate.so.0", "libsamplerate.0.dylib", "samplerate.dll"});

@@ -1,5 +1,5 @@
-// Resampler: one channel of sound to 16,000 samples a second, piece by piece, by libsamplerate. The library is opened at
-// the first use.
+// Resampler: one channel of sound to 16,000 samples a second, piece by piece, by libsamplerate. The library is opened
+// at the first use.
 #pragma once
 #include <span>
 #include <vector>

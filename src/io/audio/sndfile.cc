@@ -16,7 +16,7 @@ namespace {
 // clang-format off
 #define INGOT_SNDFILE_FUNCTIONS(F) F(sf_open_virtual) F(sf_readf_float) F(sf_close) F(sf_strerror)
 // clang-format on
-INGOT_AUDIO_LIBRARY(SndfileLibrary, INGOT_SNDFILE_FUNCTIONS)
+INGOT_LIBRARY(SndfileLibrary, INGOT_SNDFILE_FUNCTIONS)
 
 const SndfileLibrary& sndfile() {
   static const SndfileLibrary library({"libsndfile.so.1", "libsndfile.1.dylib", "sndfile.dll"});

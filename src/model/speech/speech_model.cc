@@ -221,7 +221,8 @@ void SpeechModel::write_well(Call& call, std::span<Window> windows) {
     std::erase_if(left, [&](const Window* window) { return window->is_silent || !is_poor(*window, options); });
     if (left.empty()) return;
     for (const Window* window : left)
-      if (std::optional<Attempt>& attempt = best_of(window); !attempt || is_better(*window, *attempt)) attempt = *window;
+      if (std::optional<Attempt>& attempt = best_of(window); !attempt || is_better(*window, *attempt))
+        attempt = *window;
   }
   for (Window* window : left) static_cast<Attempt&>(*window) = std::move(*best_of(window));
 }
@@ -492,8 +493,8 @@ bool SpeechModel::Transcription::step() {
     }
   }
   const std::span<const SpeechSegment> added = std::span(s.call.transcript.segments).subspan(n_before);
-  return !s.progress.on_window || s.progress.on_window(added, static_cast<double>(s.call.at) / kSpeechRate,
-                                                       s.audio.stated_seconds());
+  return !s.progress.on_window ||
+         s.progress.on_window(added, static_cast<double>(s.call.at) / kSpeechRate, s.audio.stated_seconds());
 }
 
 Transcript SpeechModel::Transcription::finish() {
@@ -511,8 +512,7 @@ SpeechModel::Transcription SpeechModel::begin(AudioStream& audio, const SpeechOp
 
 Transcript SpeechModel::transcribe(AudioStream& audio, const SpeechOptions& options, const SpeechProgress& progress) {
   Transcription all = begin(audio, options, progress);
-  while (all.step()) {
-  }
+  while (all.step()) {}
   return all.finish();
 }
 

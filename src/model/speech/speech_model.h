@@ -80,8 +80,8 @@ class SpeechModel {
   Transcription begin(AudioStream& audio, const SpeechOptions& options, const SpeechProgress& progress = {});
 
   // What is said in a sound that goes on: the likeliest text of its samples, at most a window, without a second try.
-  // draft: the tokens of the last guess, which make this one faster. Nothing if another call computes, since a peek does
-  // not wait. Throws as transcribe().
+  // draft: the tokens of the last guess, which make this one faster. Nothing if another call computes, since a peek
+  // does not wait. Throws as transcribe().
   std::optional<SpeechGuess> peek(std::span<const float> samples, const SpeechOptions& options,
                                   std::span<const int32_t> draft = {});
 
@@ -107,8 +107,7 @@ class SpeechModel {
   size_t most_before() const;  // tokens before the text of a window, without those of the language and the task
   std::vector<int32_t> prompt_of(const Call& call) const;
   void hear(Call& call, std::span<Window> windows, int n_frames = 0);  // n_frames: as in SpeechWriter::hear()
-  void write_once(Call& call, std::span<Window* const> windows, float temperature,
-                  std::span<const int32_t> draft = {});
+  void write_once(Call& call, std::span<Window* const> windows, float temperature, std::span<const int32_t> draft = {});
   void write_well(Call& call, std::span<Window> windows);
   void silence_noise(const Call& call, std::span<Window* const> windows);
   bool is_poor(const Attempt& attempt, const SpeechOptions& options) const;

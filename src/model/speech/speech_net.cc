@@ -220,7 +220,8 @@ void SpeechNet::load() {
 void SpeechNet::allocate() {
   const SpeechConfig& c = config_;
   Parts& p = *parts_;
-  const int n_rows = c.n_rows * room_.heard, most_logits = std::max({2 * room_.heard, room_.texts, static_cast<int>(kSpeechDraft)});
+  const int n_rows = c.n_rows * room_.heard,
+            most_logits = std::max({2 * room_.heard, room_.texts, static_cast<int>(kSpeechDraft)});
   const StepLimits of_encoder =
       p.encoder.place(*p.backend, {.max_tokens = n_rows, .max_seqs = room_.heard, .max_kv_len = c.n_rows});
   StepLimits of_decoder = p.decoder.place(*p.backend, {.max_tokens = std::max(c.n_ctx * room_.heard, room_.texts),

@@ -24,8 +24,8 @@ struct SpeechTask {
   uint64_t seed = 0, n_drawn = 0;     // of the draws: draw i has the number n_drawn + i
   BeamParams beams = {};              // without a temperature; one beam: the likeliest token each time
   int max_tokens = 0;                 // 0: half the context
-  // What the text may be: a step reads some tokens of the draft, as long as they are the likeliest ones. The text is the
-  // same, and comes sooner. Only for one task, without a temperature and beams.
+  // What the text may be: a step reads some tokens of the draft, as long as they are the likeliest ones. The text is
+  // the same, and comes sooner. Only for one task, without a temperature and beams.
   std::span<const int32_t> draft = {};
 };
 

@@ -1,5 +1,5 @@
-// When each word was said: the tokens of a text are aligned with the sound that the decoder looked at when it wrote them,
-// by dynamic time warping (Whisper's word times, as OpenAI's code computes them).
+// When each word was said: the tokens of a text are aligned with the sound that the decoder looked at when it wrote
+// them, by dynamic time warping (Whisper's word times, as OpenAI's code computes them).
 #pragma once
 #include <cstdint>
 #include <span>

@@ -24,11 +24,11 @@ constexpr size_t kMaxQueuedBytes = kMaxSocketMessage;  // of messages that no wo
 constexpr int kMessagesAtOnce = 64;                    // that a step reads
 constexpr size_t kMessageCost = 256;                   // bytes that a message takes besides its own
 constexpr std::chrono::hours kLongestSession{1};
-constexpr int kPcmRate = 24000;                    // samples a second that clients send
+constexpr int kPcmRate = 24000;                          // samples a second that clients send
 constexpr int64_t kLongestTurn = 30 * kSpeechRate;       // samples of a turn before it is cut
 constexpr int64_t kPartialEvery = 3 * kSpeechRate / 10;  // samples from one partial result to the next
 constexpr const char* kTranscription = "conversation.item.input_audio_transcription.";
-constexpr int64_t kMostSound = 600 * kSpeechRate;                            // samples that wait for a commit
+constexpr int64_t kMostSound = 600 * kSpeechRate;                      // samples that wait for a commit
 constexpr int64_t kSeen = 6 * kSpeechRate, kEvery = kSpeechRate / 10;  // of the search for turns
 constexpr int64_t kLeastCommit = kSpeechRate / 10;
 
@@ -163,8 +163,7 @@ class RealtimeSession final : public SocketHandler, public std::enable_shared_fr
       if (const JsonValue* sound = in.find("format")) {
         const Fields f(*sound, "session.audio.input.format.");
         if (f.string("type", 64).value_or("audio/pcm") != "audio/pcm") f.refuse("type", "must be audio/pcm");
-        if (f.integer("rate", 1, 1 << 20).value_or(kPcmRate) != kPcmRate)
-          f.refuse("rate", "must be 24000");
+        if (f.integer("rate", 1, 1 << 20).value_or(kPcmRate) != kPcmRate) f.refuse("rate", "must be 24000");
       }
     } else if (outer.string("input_audio_format", 64).value_or("pcm16") != "pcm16") {
       outer.refuse("input_audio_format", "must be pcm16");

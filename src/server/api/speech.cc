@@ -58,9 +58,7 @@ HttpResponse response_of(const Transcript& transcript, const std::string& format
 class SpeechAnswer {
  public:
   SpeechAnswer(const ApiCall& call, bool translates)
-      : call_(call),
-        request_(read_speech_request(call_, translates)),
-        ticket_(admit(*call_.model, 1)) {
+      : call_(call), request_(read_speech_request(call_, translates)), ticket_(admit(*call_.model, 1)) {
     if (call_.model->is_stopping()) throw ApiError(503, "the server is shutting down");
   }
   SpeechAnswer(const SpeechAnswer&) = delete;

@@ -27,7 +27,8 @@ TEST(PartialText, IsWhatIsProbable) {
   const auto result = [](std::vector<SpeechPiece> pieces) { return pieces; };
   EXPECT_EQ(partial.add(result({{" The", 0.9f}, {" har", 0.9f}})), "The");
   EXPECT_EQ(partial.add(result({{" The", 0.9f}, {" har", 0.9f}, {"bor", 0.2f}, {" is", 0.9f}, {" not", 0.9f}})), "");
-  EXPECT_EQ(partial.add(result({{" The", 0.1f}, {" harbor", 0.8f}, {", was", 0.8f}, {" quiet", 0.1f}})), " harbor, was");
+  EXPECT_EQ(partial.add(result({{" The", 0.1f}, {" harbor", 0.8f}, {", was", 0.8f}, {" quiet", 0.1f}})),
+            " harbor, was");
   EXPECT_EQ(partial.add(result({{" The harbor, was", 0.8f}, {".", 0.1f}, {" I", 0.9f}, {".", 0.8f}})), "");
   EXPECT_EQ(partial.add(result({{" The harbor, was", 0.8f}, {".", 0.1f}, {" It", 0.97f}, {".", 0.1f}})), ". It");
 }

@@ -14,6 +14,7 @@ namespace {
 constexpr int kRows = 16, kRowBytes = 64;  // of a tile register
 constexpr int kBlock = 32;                 // of k in one instruction
 constexpr int kPanelPairBytes = kPanelRows * 4;
+constexpr int64_t kSumStride = kPanelRows * sizeof(float);  // bytes from token to token
 
 struct alignas(64) Config {
   uint8_t palette = 1, start_row = 0, reserved[14] = {};
@@ -29,39 +30,62 @@ constexpr Config config_of(int low, int high) {
   return c;
 }
 
+// Tiles 0 and 1 are the sums of the first 16 tokens, tiles 2 and 3 those of the others, if there are any.
+template <bool has_high>
+[[gnu::always_inline]] inline void zero_sums() {
+  _tile_zero(0);
+  _tile_zero(1);
+  if constexpr (has_high) {
+    _tile_zero(2);
+    _tile_zero(3);
+  }
+}
+template <bool has_high>
+[[gnu::always_inline]] inline void load_sums(const float* sums /* [m, 32] */) {
+  _tile_loadd(0, sums, kSumStride);
+  _tile_loadd(1, sums + kRows, kSumStride);
+  if constexpr (has_high) {
+    _tile_loadd(2, sums + kRows * kPanelRows, kSumStride);
+    _tile_loadd(3, sums + kRows * kPanelRows + kRows, kSumStride);
+  }
+}
+template <bool has_high>
+[[gnu::always_inline]] inline void store_sums(float* sums /* [m, 32] */) {
+  _tile_stored(0, sums, kSumStride);
+  _tile_stored(1, sums + kRows, kSumStride);
+  if constexpr (has_high) {
+    _tile_stored(2, sums + kRows * kPanelRows, kSumStride);
+    _tile_stored(3, sums + kRows * kPanelRows + kRows, kSumStride);
+  }
+}
+// Multiplies the tokens behind the first 16 by the weights in tiles 6 and 7.
+template <bool has_high>
+[[gnu::always_inline]] inline void multiply_high(const uint8_t* act /* bf16 [m, 32] */) {
+  if constexpr (has_high) {
+    _tile_loadd(5, act + kRows * kRowBytes, kRowBytes);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+  }
+}
+
 template <int m>
 void bf16_tile(const uint8_t* panel /* bf16 [n_in / 2, 32, 2] */, const uint8_t* act /* bf16 [n_in / 32, m, 32] */,
                int64_t n_in, const uint8_t*, float* out /* [m, 32] */) {
   constexpr int low = m < kRows ? m : kRows, high = m - low;
   static constexpr Config config = config_of(low, high);
   _tile_loadconfig(&config);
-  _tile_zero(0);
-  _tile_zero(1);
-  if constexpr (high > 0) {
-    _tile_zero(2);
-    _tile_zero(3);
-  }
+  zero_sums<(m > kRows)>();
   for (int64_t block = 0; block < n_in / kBlock; ++block) {
     _tile_loadd(6, panel, kPanelPairBytes);
     _tile_loadd(7, panel + kRowBytes, kPanelPairBytes);
     _tile_loadd(4, act, kRowBytes);
     _tile_dpbf16ps(0, 4, 6);
     _tile_dpbf16ps(1, 4, 7);
-    if constexpr (high > 0) {
-      _tile_loadd(5, act + kRows * kRowBytes, kRowBytes);
-      _tile_dpbf16ps(2, 5, 6);
-      _tile_dpbf16ps(3, 5, 7);
-    }
+    multiply_high<(m > kRows)>(act);
     panel += kRows * kPanelPairBytes;
     act += m * kRowBytes;
   }
-  constexpr int64_t stride = kPanelRows * sizeof(float);
-  _tile_stored(0, out, stride);
-  _tile_stored(1, out + kRows, stride);
-  if constexpr (high > 0) {
-    _tile_stored(2, out + kRows * kPanelRows, stride);
-    _tile_stored(3, out + kRows * kPanelRows + kRows, stride);
-  }
+  store_sums<(m > kRows)>(out);
   _tile_release();
 }
 
@@ -70,30 +94,13 @@ void bf16_tile(const uint8_t* panel /* bf16 [n_in / 2, 32, 2] */, const uint8_t*
 template <int m>
 void bf16_run(const BlockRun& r) {
   constexpr int low = m < kRows ? m : kRows, high = m - low;
-  constexpr int64_t stride = kPanelRows * sizeof(float);
   static constexpr Config config = config_of(low, high);
   _tile_loadconfig(&config);
   const uint8_t* later = r.later;
   const int n_later = (m + r.n_panels - 1) / r.n_panels;  // lines to prefetch in a block
   for (int i = 0; i < r.n_panels; ++i) {
     float* sums = r.sums + i * kMaxTile * kPanelRows;
-    float* high_sums = sums + kRows * kPanelRows;
-    if (r.adds) {
-      _tile_loadd(0, sums, stride);
-      _tile_loadd(1, sums + kRows, stride);
-    } else {
-      _tile_zero(0);
-      _tile_zero(1);
-    }
-    if constexpr (high > 0) {
-      if (r.adds) {
-        _tile_loadd(2, high_sums, stride);
-        _tile_loadd(3, high_sums + kRows, stride);
-      } else {
-        _tile_zero(2);
-        _tile_zero(3);
-      }
-    }
+    r.adds ? load_sums<(m > kRows)>(sums) : zero_sums<(m > kRows)>();
     const uint8_t *panel = r.panels + i * r.panel_bytes, *act = r.act;
     for (int64_t block = 0; block < r.n_blocks; ++block) {
       _tile_stream_loadd(6, panel, kPanelPairBytes);
@@ -102,21 +109,12 @@ void bf16_run(const BlockRun& r) {
       _tile_stream_loadd(7, panel + kRowBytes, kPanelPairBytes);
       for (int line = 0; line < n_later; ++line) __builtin_prefetch(later + line * kRowBytes, 0, 2);
       _tile_dpbf16ps(1, 4, 7);
-      if constexpr (high > 0) {
-        _tile_loadd(5, act + kRows * kRowBytes, kRowBytes);
-        _tile_dpbf16ps(2, 5, 6);
-        _tile_dpbf16ps(3, 5, 7);
-      }
+      multiply_high<(m > kRows)>(act);
       panel += kRows * kPanelPairBytes;
       act += m * kRowBytes;
       later += n_later * kRowBytes;
     }
-    _tile_stored(0, sums, stride);
-    _tile_stored(1, sums + kRows, stride);
-    if constexpr (high > 0) {
-      _tile_stored(2, high_sums, stride);
-      _tile_stored(3, high_sums + kRows, stride);
-    }
+    store_sums<(m > kRows)>(sums);
   }
   _tile_release();
 }

@@ -123,8 +123,7 @@ struct Attention {
     uint32_t weights[2];
 #pragma unroll
     for (int u = 0; u < 2; ++u) {
-      const float first = fast_exp2(scores[u][0] - largest),
-                  second = fast_exp2(scores[u][1] - largest);
+      const float first = fast_exp2(scores[u][0] - largest), second = fast_exp2(scores[u][1] - largest);
       rows.total += first + second;
       weights[u] = bits_of(__floats2half2_rn(first, second));
     }

@@ -1,8 +1,8 @@
 // Products of rows of activations with the matrices of their experts, if experts have few rows each (ExpertOrder with
 // tiles of kStreamRows rows). Blocks stay until the end, and share the weights of the chosen experts equally. A warp
-// computes a unit alone: 16 outputs of a row tile, with a gate 16 of each matrix. It prefetches its weights to a ring of
-// its own, across the ends of units, so it waits for no other warp. It multiplies them by up to eight rows at once, as
-// integers (code_bytes.cuh). The block's activations are in shared memory as integers.
+// computes a unit alone: 16 outputs of a row tile, with a gate 16 of each matrix. It prefetches its weights to a ring
+// of its own, across the ends of units, so it waits for no other warp. It multiplies them by up to eight rows at once,
+// as integers (code_bytes.cuh). The block's activations are in shared memory as integers.
 #include <algorithm>
 
 #include "backend/cuda/experts/tiles.cuh"
@@ -51,9 +51,6 @@ __host__ __device__ constexpr int input_bytes(int n_steps) {
 template <class K>
 __device__ __forceinline__ void stage(const Params& p, SetInput<K>& to, const half* row, bool has_row, int step,
                                       int lane) {
-  constexpr ByteOrder kOrder = byte_order(K::kLayout);
-  const float rounder = lane & 4 ? kRounder : kRounder + 128;
-  const uint32_t which = lane & 4 ? 0x0040 : 0x0051;
   float4 v[4][2];
   float amax = 0;
 #pragma unroll
@@ -73,15 +70,14 @@ __device__ __forceinline__ void stage(const Params& p, SetInput<K>& to, const ha
           amax, max_or_nan(max_or_nan(fabsf(piece.x), fabsf(piece.y)), max_or_nan(fabsf(piece.z), fabsf(piece.w))));
 #pragma unroll
   for (int i = 1; i <= 2; i *= 2) amax = max_or_nan(amax, __shfl_xor_sync(0xFFFFFFFFu, amax, i));
-  const float inverse = amax > 0 ? __fdividef(kLargest, amax) : 0.0f;
+  const float inverse = inverse_of(amax);
   uint2 words[4];
 #pragma unroll
   for (int u = 0; u < 4; ++u) {
-    const uint32_t first = rounded_bytes(v[u][0], inverse, rounder, which),
-                   second = rounded_bytes(v[u][1], inverse, rounder, which);
-    words[u] = make_uint2(__byte_perm(first, second, kOrder.first), __byte_perm(first, second, kOrder.second));
+    const LaneBytes bytes = bytes_of_columns<K::kLayout>(v[u], inverse, lane);
+    words[u] = bytes.ordered;
     if constexpr (K::kMin || K::kZero) {
-      const int2 totals = totals_of<K::kGroup16>(first, second);
+      const int2 totals = totals_of<K::kGroup16>(bytes.first, bytes.second);
       const int factor = K::kMin ? 1 : -p.w[0].zero;
       if (lane % 8 == 0) {
         int* const of_unit = &to.totals[lane / 8][u * SetInput<K>::kGroups];

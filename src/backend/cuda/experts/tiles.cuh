@@ -1,4 +1,5 @@
-// Shared by tiles.cu, groups.cu and stream.cu: products of tiles of rows with the matrices of their experts (ExpertOrder).
+// Shared by tiles.cu, groups.cu and stream.cu: products of tiles of rows with the matrices of their experts
+// (ExpertOrder).
 #pragma once
 #include "backend/cuda/experts/experts.h"
 #include "backend/cuda/launch.cuh"

@@ -1,7 +1,7 @@
 // Attention of a layer. A task is a row, a KV head and a part (split) of the keys from earlier steps. The warps of a
-// block process 16 keys at a time. The last split also handles the keys and values of this step: those of the row, which
-// it writes to the cache, and those of the sequence's rows before. When all splits of a head are complete, each of their
-// blocks merges a share of the columns.
+// block process 16 keys at a time. The last split also handles the keys and values of this step: those of the row,
+// which it writes to the cache, and those of the sequence's rows before. When all splits of a head are complete, each
+// of their blocks merges a share of the columns.
 //
 // Keys and values come by TMA, because other copies would delay the loads of the queries behind them.
 #pragma once

@@ -12,8 +12,7 @@
 
 namespace ingot::cuda::grid {
 
-using code_bytes::byte_order, code_bytes::ByteOrder, code_bytes::bytes_of, code_bytes::rounded_bytes,
-    code_bytes::totals_of;
+using code_bytes::byte_order, code_bytes::ByteOrder, code_bytes::bytes_of;
 using matvec_step::Kind;
 
 // One thread's view of its block.
@@ -127,22 +126,15 @@ __device__ __forceinline__ float warp_max_size(float v) {
 
 template <class K>  // Kind
 __device__ __forceinline__ void put_codes(CodesInput& to, const float4 (&v)[2], int zero, int lane) {
-  using code_bytes::kLargest, code_bytes::kRounder;
-  constexpr ByteOrder kOrder = byte_order(K::kLayout);
   const float amax = warp_max_size(max_or_nan(largest(v[0]), largest(v[1])));
-  const float inverse = amax > 0 ? __fdividef(kLargest, amax) : 0.0f;
-  // An integer is 256 * high + low, where low is signed too. So high is byte 1 of the integer plus 128.
-  const float rounder = lane & 4 ? kRounder : kRounder + 128;
-  const uint32_t which = lane & 4 ? 0x0040 : 0x0051;
-  const uint32_t first = rounded_bytes(v[0], inverse, rounder, which),
-                 second = rounded_bytes(v[1], inverse, rounder, which);
-  to.bytes[lane] = make_uint2(__byte_perm(first, second, kOrder.first), __byte_perm(first, second, kOrder.second));
+  const code_bytes::LaneBytes bytes = code_bytes::bytes_of_columns<K::kLayout>(v, code_bytes::inverse_of(amax), lane);
+  to.bytes[lane] = bytes.ordered;
   if constexpr (K::kMin || K::kZero) {
-    const int2 totals = totals_of<K::kGroup16>(first, second);
+    const int2 totals = code_bytes::totals_of<K::kGroup16>(bytes.first, bytes.second);
     const int factor = K::kMin ? 1 : -zero;
     if (lane % 8 == 0) to.totals[lane / 8] = {factor * totals.x, factor * totals.y};
   }
-  if (lane == 0) to.scale = amax * (1.0f / kLargest);
+  if (lane == 0) to.scale = amax * (1.0f / code_bytes::kLargest);
 }
 
 // The scale is a power of two, so only the range changes. Above 2^126, its inverse would not be a normal number.

@@ -157,12 +157,9 @@ __device__ __forceinline__ void use_units(const Block<C>& b, Ring<C>& ring, int 
 
 // Takes new values of the residual stream, and ignores them.
 struct NoSink {
+  static constexpr bool kTakes = false;
   __device__ __forceinline__ void put(int, int, int, float, float) const {}
 };
-template <class Sink>
-inline constexpr bool has_sink = true;
-template <>
-inline constexpr bool has_sink<NoSink> = false;
 
 // Adds up the sums of the warps. Thread o writes output o of a batch of a row's units. squares: of the row's columns of
 // each warp. `residual`: added to the output of kOut and kDown. norm: the weight of the next norm for output o.
@@ -239,7 +236,7 @@ __device__ __forceinline__ void product(const Block<C>& b, Ring<C>& ring, const 
       const int n_units = min(kBatch, run.end - first), o = static_cast<int>(threadIdx.x);
       const float residual =
           kAdds && o < n_units * kTileRows ? __ldcg(p.x + run.row * p.x_stride + first * kTileRows + o) : 0.0f;
-      const float norm = kPhase == kOut && has_sink<Sink> && o < n_units * kTileRows
+      const float norm = kPhase == kOut && Sink::kTakes && o < n_units * kTileRows
                              ? __ldg(layer.ffn_norm + first * kTileRows + o)
                              : 0.0f;
       float* const sums = b.template sums<kPhase>(turn);

@@ -16,6 +16,7 @@ __device__ __forceinline__ uint32_t order_of(float v) {
 // The blocks' parts of a logit are added up as integers, so the order does not matter. The norm's factor follows later.
 template <class C>
 struct RouterShare {
+  static constexpr bool kTakes = true;
   static constexpr Shape kShape = C::kShape;
   static constexpr int kUnits = divide_up(plan_of(kShape, kOut).n_units, kShape.n_blocks);
   static constexpr int kExperts = up_to(kShape.n_experts, 32), kAbreast = kThreads / kExperts;  // rows at a time

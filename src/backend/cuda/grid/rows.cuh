@@ -340,7 +340,7 @@ class RowsProduct {
         float* const to = residual_at(output, unit);
         total[0] += i < kAtOnce ? residual : __ldcg(to);
         *to = total[0];
-        if constexpr (kPhase == kOut && has_sink<Sink>)
+        if constexpr (kPhase == kOut && Sink::kTakes)
           sink.put(unit, output.token, output.row, total[0], __ldg(layer.ffn_norm + unit * kTileRows + output.row));
       } else if constexpr (kPhase == kGateUp) {
         total[1] *= w[1].factor * K::kPerLevel * inverse;

@@ -132,8 +132,8 @@ INGOT_HD constexpr int norm_bytes(const Shape& s) { return plan_of(s, kGateUp).n
 constexpr int kChunkRowBytes = kWarps * kTileCols * kMaxRows * 2;  // of rows of halves
 constexpr int kRingWithExperts = 108 << 10;  // at most; with more, steps were 2 to 3 % slower
 constexpr int kLayerBytes = 7 * 32 + 8 * 8;
-// A task of attention: sums, rows, statistics of all entries and of all together. A warp's place for sums first holds two copies of keys and values. A
-// panel of a copy is up to 128 bytes of 16 rows of the cache.
+// A task of attention: sums, rows, statistics of all entries and of all together. A warp's place for sums first holds
+// two copies of keys and values. A panel of a copy is up to 128 bytes of 16 rows of the cache.
 constexpr int kPanelRoom = kStepKeys * 128, kSwizzleBytes = 1024;
 INGOT_HD constexpr int panel_bytes(int row_bytes) { return smallest_of(row_bytes, 128); }
 INGOT_HD constexpr int entry_floats(const Shape& s) {

@@ -1,5 +1,5 @@
-// Products of integers on the tensor core, for few rows of activations: codes are bytes, and activations are integers of
-// 16 bits with a scale for each step of 128 columns. The tensor core multiplies their high and their low bytes.
+// Products of integers on the tensor core, for few rows of activations: codes are bytes, and activations are integers
+// of 16 bits with a scale for each step of 128 columns. The tensor core multiplies their high and their low bytes.
 #pragma once
 #include "backend/cuda/matmul/matvec_step.cuh"
 
@@ -25,6 +25,27 @@ __device__ __forceinline__ uint32_t rounded_bytes(const float4& v, float inverse
   const auto bits = [&](float column) { return __float_as_uint(fmaf(column, inverse, rounder)); };
   return __byte_perm(__byte_perm(bits(v.x), bits(v.y), which), __byte_perm(bits(v.z), bits(v.w), which), 0x5410);
 }
+
+// A lane's 8 columns as integers of 16 bits: their high bytes, or their low bytes.
+struct LaneBytes {
+  uint32_t first, second;  // of columns 0 to 3, and of 4 to 7
+  uint2 ordered;           // in the order of the layout's codes
+};
+INGOT_HD constexpr bool has_low_bytes(int lane) { return (lane & 4) != 0; }  // of the columns of lane - 4
+
+template <Layout kLayout>
+__device__ __forceinline__ LaneBytes bytes_of_columns(const float4 (&v)[2], float inverse, int lane) {
+  constexpr ByteOrder kOrder = byte_order(kLayout);
+  // An integer is 256 * high + low, where low is signed too. So high is byte 1 of the integer plus 128.
+  const float rounder = has_low_bytes(lane) ? kRounder : kRounder + 128;
+  const uint32_t which = has_low_bytes(lane) ? 0x0040 : 0x0051;
+  const uint32_t first = rounded_bytes(v[0], inverse, rounder, which),
+                 second = rounded_bytes(v[1], inverse, rounder, which);
+  return {first, second,
+          make_uint2(__byte_perm(first, second, kOrder.first), __byte_perm(first, second, kOrder.second))};
+}
+// What columns of at most this size are multiplied by.
+__device__ __forceinline__ float inverse_of(float amax) { return amax > 0 ? __fdividef(kLargest, amax) : 0.0f; }
 
 // The sums of the halves of a unit, in the first of its lanes: four lanes have high bytes, four have low bytes. In a
 // lane, the sums of both halves share a register, because each has less than 15 bits.
