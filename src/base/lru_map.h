@@ -29,8 +29,10 @@ class LruMap {
       places_.erase(entries_.back().first);
       entries_.pop_back();
     }
-    entries_.emplace_front(key, std::move(value));
-    places_.emplace(key, entries_.begin());
+    std::list<std::pair<Key, Value>> added;  // of one entry; nothing below can fail once places_ has the key
+    added.emplace_front(key, std::move(value));
+    places_.emplace(key, added.begin());
+    entries_.splice(entries_.begin(), added);
     return &entries_.front().second;
   }
 

@@ -77,9 +77,9 @@ KernelChoice fastest_kernels(Format format, Packing packing) {
   static std::mutex mutex;
   static std::map<std::pair<Format, Packing>, KernelChoice> known;
   const std::lock_guard lock(mutex);
-  const auto [place, is_new] = known.try_emplace({format, packing});
-  if (is_new) place->second = measure(format, packing);
-  return place->second;
+  const std::pair key{format, packing};
+  if (const auto found = known.find(key); found != known.end()) return found->second;
+  return known.emplace(key, measure(format, packing)).first->second;
 }
 
 }  // namespace ingot::cpu

@@ -26,6 +26,7 @@
 #include "server/requests/fields.h"
 #include "server/rig.h"
 #include "test_seed.h"
+#include "text/grammar/masks/model_grammars.h"
 
 namespace {
 
@@ -289,6 +290,57 @@ TEST(RequestMemory, ParsedBodiesAndAnswersShareABudget) {
 }
 
 // ---- failing allocations ----
+
+// Lets allocation `at` of this thread fail in call(). Returns whether call() has reached it and thrown.
+template <class F>
+bool fails_at(long at, const F& call) {
+  n_allocations = 0;
+  fails_until = at + 1;
+  fails_from = at;
+  bool has_thrown = false;
+  try {
+    call();
+  } catch (const std::bad_alloc&) {
+    has_thrown = true;
+  }
+  fails_from = fails_until = -1;
+  return has_thrown;
+}
+
+// A machine whose allocation failed may be half changed. Nobody uses such a machine again. The vocabulary, which all
+// machines share, stays right.
+TEST(RequestMemory, AFailedAllocationEndsTheUseOfAGrammar) {
+  std::vector<std::string> pieces;
+  for (int c = ' '; c <= '~'; ++c) pieces.emplace_back(1, static_cast<char>(c));
+  for (const char* text : {R"({")", R"(": )", R"(", ")", "12", "word", "}}"}) pieces.emplace_back(text);
+  const GrammarText texts[] = {
+      {GrammarKind::kSchema, R"({"properties": {"a": {"type": "integer"}, "b": {"enum": ["x", "y"]}}})"},
+      {GrammarKind::kGrammar, "root ::= word root | word \nword ::= [a-z{\":0-9]+ [ }]"},
+  };
+  const auto answer = [&](Matcher& matcher) {
+    return std::ranges::all_of(std::string_view(R"({"a": 12})"),
+                               [&](char c) { return matcher.mask() && matcher.accept(c - ' '); });
+  };
+  for (const GrammarText& text : texts) {
+    long at = 0;
+    for (bool has_thrown = true; has_thrown; ++at) {
+      const auto vocabulary = std::make_shared<GrammarVocabulary>(pieces, std::vector<int32_t>{});
+      const auto constraint = std::make_shared<Constraint>(compile(text), vocabulary);
+      Matcher matcher(constraint), other(constraint);
+      bool is_right = false;
+      has_thrown = fails_at(at, [&] { is_right = answer(matcher); });
+      ASSERT_TRUE(has_thrown || is_right) << at;
+      if (constraint->is_worn()) {
+        ASSERT_THROW(other.mask(), std::bad_alloc) << at;
+      } else {  // no allocation of the machine has failed
+        ASSERT_TRUE(answer(other)) << at;
+      }
+      Matcher fresh(std::make_shared<Constraint>(compile(text), vocabulary));
+      ASSERT_TRUE(answer(fresh)) << at;
+    }
+    EXPECT_GT(at, 50);
+  }
+}
 
 struct SweptRequest {
   const char* path;

@@ -51,7 +51,7 @@ TEST(ModelGrammars, LargeMachinesAreReplaced) {
   ModelGrammars grammars(*tokenizer, tokenizer->n_vocab());
   const GrammarText text{GrammarKind::kSchema, R"({"type":"array","items":{"type":"string"},"uniqueItems":true})"};
   const auto first = grammars.get(text);
-  for (int i = 0; !first->has_grown(); ++i) {
+  for (int i = 0; !first->is_worn(); ++i) {
     ASSERT_EQ(grammars.get(text), first);
     ASSERT_LT(i, 1000);
     Matcher matcher(first);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <new>
 
 #include "base/check.h"
 
@@ -43,7 +44,7 @@ void Constraint::count_bytes() {
   n_mask_bytes_ = masks_.size() * n_mask + words_.n_bytes() + closers_before_.size() * n_closers;
   const size_t n_machine = automaton_->n_bytes();
   n_bytes_ = n_mask_bytes_ + n_machine;
-  has_grown_ = n_machine > 2 * n_first_bytes_ + kMaxGrowth;
+  is_worn_ = n_machine > 2 * n_first_bytes_ + kMaxGrowth;
 }
 
 std::shared_ptr<const TokenMask> Constraint::make_mask(GrammarState state) {
@@ -235,6 +236,7 @@ auto Constraint::metered(const Effort& effort, GrammarState state, size_t& work_
     n_calls_slow_ = kCallsSlow;
     throw NotQuick();
   }
+  if (is_broken_) throw std::bad_alloc();
   WorkMeter& meter = automaton_->meter();
   const size_t limit = std::min(effort.max_work, work_left);
   meter.limit(limit);
@@ -243,6 +245,9 @@ auto Constraint::metered(const Effort& effort, GrammarState state, size_t& work_
     work_left -= limit - meter.left();
     if (!effort.is_quick) note_work(limit - meter.left());
     return result;
+  } catch (const std::bad_alloc&) {
+    is_broken_ = is_worn_ = true;
+    throw;
   } catch (const TooMuchWork& error) {
     work_left -= limit - meter.left();
     n_calls_slow_ = kCallsSlow;

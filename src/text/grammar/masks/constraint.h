@@ -37,9 +37,9 @@ class Constraint {
 
   const GrammarVocabulary& vocabulary() const { return *vocabulary_; }
   size_t n_bytes() const { return n_bytes_; }  // current size of the masks and the machine
-  // Whether the machine has become so large that new answers should begin with a new one. A machine keeps every state
-  // that it has met.
-  bool has_grown() const { return has_grown_; }
+  // Whether new answers should begin with a new machine: this one has become too large, because a machine keeps every
+  // state that it has met, or an allocation failed in a call and left this one's tables half changed.
+  bool is_worn() const { return is_worn_; }
   // Whether one of the last calls was not quick.
   bool is_slow() const { return n_calls_slow_ > 0; }
 
@@ -77,7 +77,8 @@ class Constraint {
   size_t n_first_bytes_ = 0;  // of the machine, before the first step
   GrammarState start_;
   bool may_be_empty_ = false;  // the answer may end before its first token
-  std::atomic<bool> has_grown_{false};
+  bool is_broken_ = false;     // an allocation failed in a call
+  std::atomic<bool> is_worn_{false};
   std::atomic<int> n_calls_slow_{0};  // calls for which is_slow() stays true
   std::atomic<size_t> n_bytes_{0};  // atomic, so that readers need not wait while a mask is built
 };
@@ -87,7 +88,8 @@ class Matcher {
   explicit Matcher(std::shared_ptr<Constraint> constraint);
 
   // The functions with an effort throw Error if the grammar's work or memory exceeds its limits. The limit of work is
-  // one of a call and one of the answer, which grows with the number of its tokens.
+  // one of a call and one of the answer, which grows with the number of its tokens. They throw std::bad_alloc if an
+  // allocation fails, and from then on in all answers that share the constraint.
 
   // The tokens that may come next. Includes the end tokens if the answer may end here.
   std::shared_ptr<const TokenMask> mask(const Effort& effort = kFullEffort);

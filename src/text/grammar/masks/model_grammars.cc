@@ -85,7 +85,7 @@ std::shared_ptr<Constraint> ModelGrammars::get(const std::string& key, const Mak
   {
     const std::lock_guard lock(mutex_);
     const auto found = places_.find(key);
-    if (found != places_.end() && found->second->constraint->has_grown()) {
+    if (found != places_.end() && found->second->constraint->is_worn()) {
       entries_.erase(found->second);
       places_.erase(found);
     } else if (found != places_.end()) {

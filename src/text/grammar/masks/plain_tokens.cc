@@ -76,12 +76,15 @@ PlainTokens::PlainTokens(const std::vector<std::string>& bytes) {
 std::shared_ptr<const TokenMask> PlainTokens::mask(const CharKinds& first, const CharKinds& rest, int max_chars) const {
   const std::lock_guard lock(*mutex_);
   if (made_.size() > kMaxMade) made_.clear();
-  const auto [it, is_new] = made_.try_emplace(Key{first, rest, kAnyNumber});
-  if (is_new) it->second = all(first, rest);
-  if (max_chars >= it->second.longest) return it->second.mask;
-  const auto [limited, is_new_limit] = made_.try_emplace(Key{first, rest, max_chars});
-  if (is_new_limit) limited->second = without_longer(it->second, max_chars);
-  return limited->second.mask;
+  // An entry is added once it is whole, because an allocation may fail.
+  const auto made = [&](int limit, const auto& make) -> const Made& {
+    const Key key{first, rest, limit};
+    const auto it = made_.find(key);
+    return it != made_.end() ? it->second : made_.emplace(key, make()).first->second;
+  };
+  const Made& whole = made(kAnyNumber, [&] { return all(first, rest); });
+  if (max_chars >= whole.longest) return whole.mask;
+  return made(max_chars, [&] { return without_longer(whole, max_chars); }).mask;
 }
 
 PlainTokens::Made PlainTokens::all(const CharKinds& first, const CharKinds& rest) const {

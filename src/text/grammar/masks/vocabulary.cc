@@ -106,14 +106,13 @@ CloserSet GrammarVocabulary::closers_with(int min, int max) const {
 const TokenMask& GrammarVocabulary::free_text(int max) const {
   if (max < 0 || max > longest_) max = longest_;
   const std::lock_guard lock(mutex_);
-  const auto [it, is_new] = free_.try_emplace(max);
-  if (!is_new) return it->second;
-  it->second = empty_mask();
+  if (const auto it = free_.find(max); it != free_.end()) return it->second;
+  TokenMask mask = empty_mask();
   for (int32_t id : by_length_) {
     if (contents_[static_cast<size_t>(id)].n_chars > max) break;
-    allow_token(it->second, id);
+    allow_token(mask, id);
   }
-  return it->second;
+  return free_.emplace(max, std::move(mask)).first->second;
 }
 
 }  // namespace ingot
