@@ -27,7 +27,7 @@ GPU_TESTS = [Cc]uda
 TSAN = $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test asan tsan test-real test-arm test-avx-vnni test-compilers test-windows fuzz bench bench-compare check-base cuda install uninstall wheel wheel-cuda packages sanitized docs format clean
+.PHONY: help setup build demo test asan tsan test-real test-arm test-avx-vnni test-compilers test-windows fuzz bench bench-compare check-base check-cuda cuda install uninstall wheel wheel-cuda packages sanitized docs format clean
 
 help:  ## This list
 	@sed -n 's/^\([a-z-]*\):.*##/  make \1\t/p' $(MAKEFILE_LIST) | expand -t 22
@@ -132,6 +132,10 @@ cuda:  ## Build the program with CUDA kernels: build-cuda/ingot (needs nvcc)
 	@$(SETUP) build
 	@cmake --preset cuda
 	@cmake --build build-cuda --target ingot-cli
+
+check-cuda:  ## Find errors in the CUDA sources; needs no GPU, and takes NVIDIA's compiler from PyPI if it is missing
+	@$(SETUP) build test
+	@scripts/check_cuda.sh build-cuda-check
 
 install: build  ## Install the program, libingot.so and its header under PREFIX (/usr/local)
 	@cmake --build build

@@ -1,9 +1,14 @@
 #include "backend/cuda/matmul/dense_matmul.h"
 
+#include <cublasLt.h>
+
 #include <algorithm>
+#include <tuple>
+#include <type_traits>
 #include <utility>
 
 #include "base/error.h"
+#include "base/lru_map.h"
 
 namespace ingot::cuda {
 namespace {
@@ -32,11 +37,51 @@ void point_scales(cublasLtMatmulDesc_t operation, const float* of_w, const float
 
 }  // namespace
 
-DenseMatmul::DenseMatmul(const Device& device) : device_(device) { check_lt(cublasLtCreate(&handle_), "Create"); }
+class DenseMatmul::Plans {
+ public:
+  explicit Plans(const Device& device) : device_(device) { check_lt(cublasLtCreate(&handle_), "Create"); }
+  ~Plans() { cublasLtDestroy(handle_); }
+  Plans(const Plans&) = delete;
+  Plans& operator=(const Plans&) = delete;
 
-DenseMatmul::~DenseMatmul() { cublasLtDestroy(handle_); }
+  template <auto kDestroy>
+  struct Destroy {
+    template <class T>
+    void operator()(T* made) const {
+      kDestroy(made);
+    }
+  };
+  using Operation = std::unique_ptr<std::remove_pointer_t<cublasLtMatmulDesc_t>, Destroy<cublasLtMatmulDescDestroy>>;
+  using Layout = std::unique_ptr<std::remove_pointer_t<cublasLtMatrixLayout_t>, Destroy<cublasLtMatrixLayoutDestroy>>;
+  struct Plan {
+    Operation operation;
+    Layout a, b, c;
+    cublasLtMatmulAlgo_t algo;
+    bool found = false;
+  };
+  // The elements that share a scale. kRows: a row, in w and x. kColumns: 128 columns of a row, in w and x. kBlocks: 128
+  // x 128 in w, 128 columns of a row in x.
+  enum class Scales { kNone, kRows, kColumns, kBlocks };
+  // n, n_out, n_in, strides of x and y, types of x and y, alignments of w, x, y, scales, whether there is a bias
+  using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, DType, DType, int, int, int, Scales, bool>;
+  const Plan& plan_for(const Key& key);
+  void multiply(const Plan& plan, const Tensor& y, const void* x, const void* w, float alpha, bool accumulate,
+                Device& device);
 
-DenseMatmul::Layout DenseMatmul::layout(DType dtype, int64_t rows, int64_t cols, int64_t stride) {
+ private:
+  static constexpr size_t kMaxPlans = 256;  // more than a model's matrices, each with several numbers of rows
+  static Layout layout(DType dtype, int64_t rows, int64_t cols, int64_t stride);
+
+  cublasLtHandle_t handle_ = nullptr;
+  const Device& device_;  // whose workspace is used
+  LruMap<Key, Plan> plans_{kMaxPlans};
+};
+
+DenseMatmul::DenseMatmul(const Device& device) : plans_(std::make_unique<Plans>(device)) {}
+
+DenseMatmul::~DenseMatmul() = default;
+
+DenseMatmul::Plans::Layout DenseMatmul::Plans::layout(DType dtype, int64_t rows, int64_t cols, int64_t stride) {
   cublasLtMatrixLayout_t made = nullptr;
   check_lt(cublasLtMatrixLayoutCreate(&made, type_of(dtype), static_cast<uint64_t>(rows), static_cast<uint64_t>(cols),
                                       stride),
@@ -45,7 +90,7 @@ DenseMatmul::Layout DenseMatmul::layout(DType dtype, int64_t rows, int64_t cols,
 }
 
 // cuBLASLt is column-major, so it computes y^T [n_out, n] = w [n_in, n_out]^T x^T [n_in, n].
-const DenseMatmul::Plan& DenseMatmul::plan_for(const Key& key) {
+const DenseMatmul::Plans::Plan& DenseMatmul::Plans::plan_for(const Key& key) {
   if (const Plan* found = plans_.find(key)) return *found;
   const auto [n, n_out, n_in, x_stride, y_stride, x_type, y_type, w_align, x_align, y_align, scales, has_bias] = key;
   Plan plan;
@@ -95,12 +140,13 @@ bool DenseMatmul::run(const Tensor& y, const Tensor& x, const void* w, float alp
                       const float* bias) {
   CHECK(y.dtype == DType::kF32 || (y.dtype == x.dtype && bias == nullptr));
   if (x.rows == 0) return true;
-  const Plan& plan = plan_for({x.rows, y.cols, x.cols, x.stride, y.stride, x.dtype, y.dtype, alignment(w),
-                               alignment(x.data), alignment(y.data), Scales::kNone, bias != nullptr});
+  const Plans::Plan& plan =
+      plans_->plan_for({x.rows, y.cols, x.cols, x.stride, y.stride, x.dtype, y.dtype, alignment(w), alignment(x.data),
+                        alignment(y.data), Plans::Scales::kNone, bias != nullptr});
   if (bias != nullptr)
     check_lt(cublasLtMatmulDescSetAttribute(plan.operation.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias),
              "BIAS_POINTER");
-  if (plan.found) multiply(plan, y, x.data, w, alpha, accumulate, device);
+  if (plan.found) plans_->multiply(plan, y, x.data, w, alpha, accumulate, device);
   return plan.found;
 }
 
@@ -108,20 +154,21 @@ bool DenseMatmul::run_float8(const Tensor& y, const Float8Rows& x, const PackedW
                              Device& device) {
   constexpr int64_t kFewRows = 64;  // up to here, columns are faster than blocks
   if (w.n_out % 16 != 0) return false;
-  const Scales scales = x.whole_rows                                            ? Scales::kRows
+  using Scales = Plans::Scales;
+  const Scales scales = x.whole_rows                                     ? Scales::kRows
                         : w.grid == ScaleGrid::kBlocks && x.n > kFewRows ? Scales::kBlocks
-                                                                                : Scales::kColumns;
-  const Plan& plan = plan_for({x.n, w.n_out, w.n_in, w.n_in, y.stride, DType::kE4M3, y.dtype, alignment(w.data),
-                               alignment(x.data), alignment(y.data), scales, false});
+                                                                         : Scales::kColumns;
+  const Plans::Plan& plan = plans_->plan_for({x.n, w.n_out, w.n_in, w.n_in, y.stride, DType::kE4M3, y.dtype,
+                                              alignment(w.data), alignment(x.data), alignment(y.data), scales, false});
   if (!plan.found) return false;
   const auto* of_w = static_cast<const float*>(w.scales) + (scales == Scales::kBlocks ? blocks_at(w.n_out, w.n_in) : 0);
   point_scales(plan.operation.get(), of_w, x.scales);
-  multiply(plan, y, x.data, w.data, 1.0f, accumulate, device);
+  plans_->multiply(plan, y, x.data, w.data, 1.0f, accumulate, device);
   return true;
 }
 
-void DenseMatmul::multiply(const Plan& plan, const Tensor& y, const void* x, const void* w, float alpha,
-                           bool accumulate, Device& device) {
+void DenseMatmul::Plans::multiply(const Plan& plan, const Tensor& y, const void* x, const void* w, float alpha,
+                                  bool accumulate, Device& device) {
   const float beta = accumulate ? 1.0f : 0.0f;
   const Memory& workspace = device.workspace().memory;
   check_lt(cublasLtMatmul(handle_, plan.operation.get(), &alpha, w, plan.a.get(), x, plan.b.get(), &beta, y.data,
