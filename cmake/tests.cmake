@@ -16,6 +16,12 @@ if(NOT INGOT_PYTHON)
   message(FATAL_ERROR "The tests need Python with numpy and pytest: `make setup` installs both, -DINGOT_TESTS=OFF does without.")
 endif()
 
+# Weights that a GGUF file already has are unpacked from it.
+file(GLOB_RECURSE INGOT_WEIGHT_PARTS CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/data/*.parts)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${INGOT_WEIGHT_PARTS})
+execute_process(COMMAND ${INGOT_PYTHON} -B ${PROJECT_SOURCE_DIR}/scripts/weight_parts.py unpack ${PROJECT_SOURCE_DIR}/tests/data
+                COMMAND_ERROR_IS_FATAL ANY)
+
 # With sanitizers, two programs with thread pools slow each other down by far more than half, so they run one at a time.
 set(INGOT_TEST_THREADS 1)
 set(INGOT_TEST_SECONDS 600)

@@ -2,9 +2,14 @@
 import argparse
 import json
 import pathlib
+import sys
 import warnings
 
 import torch
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "scripts"))
+from weight_parts import pack_all  # noqa: E402
 
 
 def write_sidecar(path, values):
@@ -36,3 +41,6 @@ def make_all(description, specs, make_golden, first_seed, folder):
         if not args.names or spec.name in args.names:
             make_golden(spec, getattr(spec, "seed", 0) or first_seed + i, args.out)
     compact(args.out)
+    data = ROOT / "tests" / "data"
+    if args.out.resolve().is_relative_to(data):
+        pack_all(data)
