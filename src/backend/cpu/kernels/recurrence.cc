@@ -29,9 +29,6 @@ void scaled_sigmoid(float* x, float factor, int64_t n) {
   for (int64_t i = 0; i < n; i += W) store_part(x, i, n, factor * sigmoid(load_part(x, i, n)));
 }
 
-// The first pass over a strip waits for memory. Strips are neighbours, so the prefetch runs on into the next one.
-INLINE void prefetch_state(const float* at) { __builtin_prefetch((const char*)at + kPrefetchAhead, 1, 2); }
-
 // The matrix before the first token is in `after`.
 INLINE void start_strip(const float* before, float* after, int n_rows) {
   const auto n_bytes = (size_t)n_rows * kStateCols * 4;
@@ -55,10 +52,7 @@ INLINE void store_columns(float* p, int n_cols, const F (&v)[kStripVectors]) {
 INLINE void read_strip(const float* s, const float* k, int n_rows, F (&y)[kStripVectors]) {
   for (F& sum : y) sum = F{};
   for (int i = 0; i < n_rows; ++i)
-    for (int j = 0; j < kStripVectors; ++j) {
-      prefetch_state(s + i * kStateCols + j * W);
-      y[j] += load(s + i * kStateCols + j * W) * k[i];
-    }
+    for (int j = 0; j < kStripVectors; ++j) y[j] += load(s + i * kStateCols + j * W) * k[i];
 }
 
 // A pass over the strip: element(old, i, j) is the new element of row i and vector j. The query q reads the new matrix,
@@ -117,7 +111,6 @@ INLINE void scan_tokens(const ScanJob& job, int t, float* s, const float (&x)[kS
   for (int row = 0; row < job.state_dim; ++row)
     for (int j = 0; j < n_vectors; ++j) {
       float* at = s + row * kStateCols + column + j * W;
-      if (n == 1) prefetch_state(at);
       F element = load(at);
       for (int i = 0; i < n; ++i) {
         element = element * keep[i] + change[i][j] * b[i][row];
