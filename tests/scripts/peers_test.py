@@ -85,9 +85,25 @@ def test_more_threads_that_are_slower_are_named(monkeypatch, tmp_path, capsys):
     assert (tmp_path / "threads.csv").read_text().splitlines()[-1] == "s,Q4_0,tg8,4,38,0.950"
 
 
-@pytest.mark.parametrize("shape", ["mamba2-130m", "lfm2-350m", "qwen3-30b-a3b"])
+# A shape of each family but Llama's, and what is made smaller in it.
+OTHER_KINDS = {
+    "qwen3-30b-a3b": {"experts": (8, 2, 256)},
+    "lfm2-350m": {},
+    "mamba-130m": {"rank": 256},
+    "mamba2-130m": {},
+    "rwkv7-0.4b": {"decay": 256, "rate": 256, "value": 256, "gate": 256},
+    "recurrentgemma-2b": {},
+    "kimi-linear-48b-a3b": {"experts": (8, 2, 256), "nope": 256, "head_dim": 256, "layers": 4},
+    "qwen3.5-0.8b": {"layers": 4},
+    "qwen3-next-80b-a3b": {"experts": (8, 2, 256), "layers": 4},
+    "granite-4.0-h-1b": {"attention": (1,)},
+    "falcon-h1-1.5b": {},
+}
+
+
+@pytest.mark.parametrize("shape", OTHER_KINDS)
 def test_other_kinds_of_layers_run(shape, monkeypatch, tmp_path):
-    small = {"layers": 3, "tokens": 512} | ({"experts": (8, 2, 256)} if shape == "qwen3-30b-a3b" else {})
+    small = {"layers": 3, "tokens": 512} | OTHER_KINDS[shape]
     monkeypatch.setitem(random_model.SHAPES, shape, random_model.SHAPES[shape] | small)
     path = tmp_path / "file.gguf"
     random_model.write(shape, path, "Q4_K_M")

@@ -2,6 +2,7 @@
 // some columns of its matrix). A task processes all tokens of its sequence in order, so a token's numbers never depend
 // on the batch.
 #include <cmath>
+#include <limits>
 
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/cpu_states.h"
@@ -11,10 +12,6 @@ namespace ingot {
 using cpu::CpuStates;
 using cpu::kConvChannels;
 using cpu::kStateCols;
-
-namespace {
-float softplus(float x) { return x > 20 ? x : std::log1p(std::exp(x)); }
-}  // namespace
 
 size_t CpuBackend::state_bytes(const StateShape& shape) const { return CpuStates::bytes_of(shape); }
 
@@ -64,14 +61,17 @@ void CpuBackend::prepare_delta(const DeltaRuleArgs& a) {
   const StateBuffer& s = a.states->buffer(a.buffer);
   const int n_heads = static_cast<int>(s.count), key_dim = static_cast<int>(s.rows);
   const float q_scale = 1.0f / std::sqrt(static_cast<float>(key_dim));
-  for_rows(a.y.rows, a.y.rows * (4 * a.n_key_heads * key_dim + 64 * n_heads), [&](int64_t t, int) {
+  for_rows(a.y.rows, a.y.rows * (4 * a.n_key_heads * key_dim + 16 * n_heads), [&](int64_t t, int) {
     for (int h = 0; h < 2 * a.n_key_heads; ++h)
       recurrence_.unit_length(a.qkv.f32(t) + int64_t{h} * key_dim, key_dim, h < a.n_key_heads ? q_scale : 1.0f);
-    float *alpha = a.alpha.f32(t), *beta = a.beta.f32(t);
-    for (int h = 0; h < n_heads; ++h) {
-      alpha[h] = std::exp(a.decay.f32()[h] * softplus(alpha[h] + a.dt.f32()[h]));
-      beta[h] = a.share / (1.0f + std::exp(-beta[h]));
-    }
+    recurrence_.decay_steps({.step = a.alpha.f32(t),
+                             .keep = a.alpha.f32(t),
+                             .bias = a.dt.f32(),
+                             .decay = a.decay.f32(),
+                             .low = 0,
+                             .high = std::numeric_limits<float>::infinity(),
+                             .n = n_heads});
+    recurrence_.scaled_sigmoid(a.beta.f32(t), a.share, n_heads);
   });
 }
 
@@ -114,12 +114,14 @@ void CpuBackend::ssm_scan(const SsmScanArgs& a) {
                 per_seq = n_heads * n_strips;
   CHECK_EQ(a.x.cols, n_heads * head_dim);
   CHECK_EQ(a.b.cols, a.n_groups * state_dim);
-  for_rows(a.y.rows, 64 * a.y.rows * n_heads, [&](int64_t t, int) {
-    float *step = a.dt.f32(t), *keep = a.keep.f32(t);
-    for (int64_t h = 0; h < n_heads; ++h) {
-      step[h] = std::clamp(softplus(step[h] + a.dt_bias.f32()[h]), a.min_step, a.max_step);
-      keep[h] = std::exp(a.decay.f32()[h] * step[h]);
-    }
+  for_rows(a.y.rows, 8 * a.y.rows * n_heads, [&](int64_t t, int) {
+    recurrence_.decay_steps({.step = a.dt.f32(t),
+                             .keep = a.keep.f32(t),
+                             .bias = a.dt_bias.f32(),
+                             .decay = a.decay.f32(),
+                             .low = a.min_step,
+                             .high = a.max_step,
+                             .n = n_heads});
   });
   for_rows(batch().n_seqs() * per_seq, 4 * a.y.rows * a.y.cols * state_dim, [&](int64_t i, int) {
     const int seq = static_cast<int>(i / per_seq), in = batch().state_in[seq];
@@ -161,10 +163,12 @@ void CpuBackend::selective_scan(const SelectiveScanArgs& a) {
                                 .dt = a.dt.f32(t) + first,
                                 .b = a.b.f32(t),
                                 .c = a.c.f32(t),
+                                .gate = a.gate ? a.gate.f32(t) + first : nullptr,
                                 .x_stride = a.x.stride,
                                 .dt_stride = a.dt.stride,
                                 .b_stride = a.b.stride,
                                 .c_stride = a.c.stride,
+                                .gate_stride = a.gate.stride,
                                 .decay = a.decay.f32(first),
                                 .dt_bias = a.dt_bias.f32() + first,
                                 .skip = a.skip.f32() + first,
@@ -176,7 +180,6 @@ void CpuBackend::selective_scan(const SelectiveScanArgs& a) {
                                 .state_dim = static_cast<int>(state_dim),
                                 .n_cols = static_cast<int>(std::min<int64_t>(kStateCols, n_channels - first))});
   });
-  if (a.gate) act_mul(a.y, a.gate, a.y, Activation::kSilu);
 }
 
 void CpuBackend::kda_inputs(const KdaInputsArgs& args) {

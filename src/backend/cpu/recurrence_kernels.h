@@ -62,8 +62,8 @@ struct ScanJob {
 
 // Some channels whose states decay element by element, through all tokens of a sequence (SelectiveScanArgs).
 struct SelectiveJob {
-  const float *x, *dt, *b, *c;  // at the first token; y may be x
-  int64_t x_stride, dt_stride, b_stride, c_stride;
+  const float *x, *dt, *b, *c, *gate;  // at the first token; y may be x; gate: null if there is none
+  int64_t x_stride, dt_stride, b_stride, c_stride, gate_stride;
   const float* decay;          // [n_cols, state_dim]
   const float *dt_bias, *skip;  // [n_cols]
   const float* before;         // [state_dim, kStateCols]; null: zeros
@@ -129,9 +129,19 @@ struct Wkv7Output {
   int64_t n;
 };
 
+// The steps of a token's heads: step = softplus(step + bias) between low and high, and keep = exp(decay step). keep may
+// be step, which is then lost.
+struct StepJob {
+  float *step, *keep;
+  const float *bias, *decay;
+  float low, high;
+  int64_t n;                   // heads
+};
+
 struct RecurrenceKernels {
   void (*unit_length)(float* x, int64_t n, float factor);  // scales x to length `factor`
   void (*gate)(float* x, const float* gate, int64_t n);    // x *= sigmoid(gate)
+  void (*scaled_sigmoid)(float* x, float factor, int64_t n);  // x = factor sigmoid(x)
   void (*short_conv)(const ConvJob& job);
   void (*delta_rule)(const DeltaJob& job);
   void (*ssm_scan)(const ScanJob& job);
@@ -139,6 +149,7 @@ struct RecurrenceKernels {
   void (*rg_lru)(const RgLruJob& job);
   void (*rank_one_rule)(const RankOneJob& job);
   void (*keep_factors)(float* x, const float* bias, float decay, int64_t n);  // x = exp(decay softplus(x + bias))
+  void (*decay_steps)(const StepJob& job);
   void (*mix_tokens)(const MixJob& job);
   void (*wkv7_inputs)(const Wkv7Head& head);
   void (*wkv7_outputs)(const Wkv7Output& head);

@@ -1,5 +1,5 @@
-// The kernels of recurrent layers: a short convolution along each channel; the gated delta rule and the scans of
-// Mamba-2 and Mamba on a strip of a state matrix.
+// The kernels of recurrent layers: the gated delta rule and the scans of Mamba-2 and Mamba on a strip of a state
+// matrix, the LRU of Griffin, and what prepares their inputs.
 #include "backend/cpu/kernels/simd.h"
 #include "backend/cpu/kernels/tables.h"
 
@@ -8,7 +8,7 @@ namespace {
 
 static_assert(kStateCols % W == 0 && kConvChannels % W == 0);
 
-constexpr int kScanTokens = W < 8 ? 1 : W < 16 ? 2 : 4;  // that a scan of Mamba-2 takes at once
+constexpr int kScanTokens = W < 8 ? 1 : W < 16 ? 2 : 4;  // that a scan takes at once
 
 void unit_length(float* x, int64_t n, float factor) {
   F squares = {};
@@ -22,62 +22,11 @@ void unit_length(float* x, int64_t n, float factor) {
 }
 
 void gate(float* x, const float* gate, int64_t n) {
-  int64_t i = 0;
-  for (; i + W <= n; i += W) store(x + i, load(x + i) * sigmoid(load(gate + i)));
-  float rest[2][W] = {};
-  const auto n_bytes = (size_t)(n - i) * 4;
-  __builtin_memcpy(rest[0], x + i, n_bytes);
-  __builtin_memcpy(rest[1], gate + i, n_bytes);
-  store(rest[0], load(rest[0]) * sigmoid(load(rest[1])));
-  __builtin_memcpy(x + i, rest[0], n_bytes);
+  for (int64_t i = 0; i < n; i += W) store_part(x, i, n, load_part(x, i, n) * sigmoid(load_part(gate, i, n)));
 }
 
-INLINE void multiply(float* x, const float* by, int n) {
-  int i = 0;
-  for (; i + W <= n; i += W) store(x + i, load(x + i) * load(by + i));
-  for (; i < n; ++i) x[i] *= by[i];
-}
-
-// Works in place from the last token to the first, because a token's output needs the inputs before it. First, all
-// inputs get their gates, and the inputs that the next step needs are copied. If `before` and `after` are the same
-// buffer, the old contents are read before the new contents are written.
-void short_conv(const ConvJob& job) {
-  const int kept = job.width - 1, n = job.n_tokens;
-  float taps[kMaxConvWidth][kConvChannels], last[kMaxConvWidth][kConvChannels], line[kConvChannels],
-      bias[kConvChannels];
-  if (job.n_channels < kConvChannels) {  // otherwise every lane is set below
-    __builtin_memset(taps, 0, sizeof(taps));
-    __builtin_memset(line, 0, sizeof(line));
-  }
-  __builtin_memset(bias, 0, sizeof(bias));
-  if (job.bias != nullptr) __builtin_memcpy(bias, job.bias, (size_t)job.n_channels * 4);
-  if (job.in_gate != nullptr)
-    for (int t = 0; t < n; ++t) multiply(job.x + t * job.x_stride, job.in_gate + t * job.in_stride, job.n_channels);
-  const auto input = [&](int t) {  // the input of a token of this step or of an earlier step; null: none
-    return t >= 0 ? job.x + t * job.x_stride : job.before ? job.before + (t + kept) * job.state_stride : nullptr;
-  };
-  const auto n_bytes = (size_t)job.n_channels * 4;
-  for (int c = 0; c < job.n_channels; ++c)
-    for (int i = 0; i < job.width; ++i) taps[i][c] = job.weight[c * job.width + i];
-  for (int i = 0; i < kept; ++i) {
-    const float* p = input(n - kept + i);
-    p != nullptr ? __builtin_memcpy(last[i], p, n_bytes) : __builtin_memset(last[i], 0, n_bytes);
-  }
-  for (int t = n - 1; t >= 0; --t) {
-    F sums[kConvChannels / W];
-    for (int j = 0; j < kConvChannels / W; ++j) sums[j] = load(bias + j * W);
-    for (int i = 0; i < job.width; ++i) {
-      const float* p = input(t - kept + i);
-      if (p == nullptr) continue;
-      __builtin_memcpy(line, p, n_bytes);
-      for (int j = 0; j < kConvChannels / W; ++j) sums[j] += load(line + j * W) * load(taps[i] + j * W);
-    }
-    for (int j = 0; j < kConvChannels / W; ++j) store(line + j * W, job.silu ? sums[j] * sigmoid(sums[j]) : sums[j]);
-    float* x = job.x + t * job.x_stride;
-    __builtin_memcpy(x, line, n_bytes);
-    if (job.out_gate != nullptr) multiply(x, job.out_gate + t * job.out_stride, job.n_channels);
-  }
-  for (int i = 0; i < kept; ++i) __builtin_memcpy(job.after + i * job.state_stride, last[i], n_bytes);
+void scaled_sigmoid(float* x, float factor, int64_t n) {
+  for (int64_t i = 0; i < n; i += W) store_part(x, i, n, factor * sigmoid(load_part(x, i, n)));
 }
 
 // The matrix before the first token is in `after`.
@@ -90,31 +39,54 @@ INLINE void start_strip(const float* before, float* after, int n_rows) {
   }
 }
 
-// Makes two passes over the strip for each token. The first computes the matrix's value for the key. The second updates
-// the matrix and reads it with the query.
+constexpr int kStripVectors = kStateCols / W;
+
+INLINE void load_columns(F (&v)[kStripVectors], const float* p, int n_cols) {
+  for (int j = 0; j < kStripVectors; ++j) v[j] = j * W < n_cols ? load_part(p, j * W, n_cols) : F{};
+}
+INLINE void store_columns(float* p, int n_cols, const F (&v)[kStripVectors]) {
+  for (int j = 0; j < kStripVectors && j * W < n_cols; ++j) store_part(p, j * W, n_cols, v[j]);
+}
+
+// y = k^T s, the matrix's value for a key.
+INLINE void read_strip(const float* s, const float* k, int n_rows, F (&y)[kStripVectors]) {
+  for (F& sum : y) sum = F{};
+  for (int i = 0; i < n_rows; ++i)
+    for (int j = 0; j < kStripVectors; ++j) y[j] += load(s + i * kStateCols + j * W) * k[i];
+}
+
+// A pass over the strip: element(old, i, j) is the new element of row i and vector j. The query q reads the new matrix,
+// and so does the next token's key, if there is one, so that the next token needs no pass of its own for this.
+template <bool has_next, class Element>
+INLINE void update_strip(float* s, int n_rows, const float* q, const float* next_k, F (&out)[kStripVectors],
+                         F (&known)[kStripVectors], Element&& element) {
+  for (int j = 0; j < kStripVectors; ++j) out[j] = known[j] = F{};
+  for (int i = 0; i < n_rows; ++i)
+    for (int j = 0; j < kStripVectors; ++j) {
+      float* at = s + i * kStateCols + j * W;
+      const F now = element(load(at), i, j);
+      store(at, now);
+      out[j] += now * q[i];
+      if constexpr (has_next) known[j] += now * next_k[i];
+    }
+}
+
 void delta_rule(const DeltaJob& job) {
-  constexpr int n_vectors = kStateCols / W;
   float* s = job.after;
   start_strip(job.before, s, job.key_dim);
-  float line[kStateCols] = {};
-  const auto n_bytes = (size_t)job.n_cols * 4;
+  F known[kStripVectors], v[kStripVectors], change[kStripVectors], out[kStripVectors];
+  read_strip(s, job.k, job.key_dim, known);
   for (int t = 0; t < job.n_tokens; ++t) {
-    const float *q = job.q + t * job.qkv_stride, *k = job.k + t * job.qkv_stride;
+    const float *q = job.q + t * job.qkv_stride, *k = job.k + t * job.qkv_stride, *next_k = k + job.qkv_stride;
     const float keep = job.keep[t * job.gate_stride], beta = job.beta[t * job.gate_stride];
-    F known[n_vectors] = {}, change[n_vectors], out[n_vectors] = {};
-    for (int i = 0; i < job.key_dim; ++i)
-      for (int j = 0; j < n_vectors; ++j) known[j] += load(s + i * kStateCols + j * W) * k[i];
-    __builtin_memcpy(line, job.v + t * job.qkv_stride, n_bytes);
-    for (int j = 0; j < n_vectors; ++j) change[j] = (load(line + j * W) - known[j] * keep) * beta;
-    for (int i = 0; i < job.key_dim; ++i)
-      for (int j = 0; j < n_vectors; ++j) {
-        float* at = s + i * kStateCols + j * W;
-        const F element = load(at) * keep + change[j] * k[i];
-        store(at, element);
-        out[j] += element * q[i];
-      }
-    for (int j = 0; j < n_vectors; ++j) store(line + j * W, out[j]);
-    __builtin_memcpy(job.y + t * job.y_stride, line, n_bytes);
+    load_columns(v, job.v + t * job.qkv_stride, job.n_cols);
+    for (int j = 0; j < kStripVectors; ++j) change[j] = (v[j] - known[j] * keep) * beta;
+    const auto element = [&](F old, int i, int j) { return old * keep + change[j] * k[i]; };
+    if (t + 1 < job.n_tokens)
+      update_strip<true>(s, job.key_dim, q, next_k, out, known, element);
+    else
+      update_strip<false>(s, job.key_dim, q, nullptr, out, known, element);
+    store_columns(job.y + t * job.y_stride, job.n_cols, out);
   }
 }
 
@@ -180,38 +152,61 @@ INLINE F softplus(F x) {
   return max(x, F{}) + 2.0f * s * p;
 }
 
+// rows[i] has element i of each channel of the strip, times log2(e): an exponential of base 2 takes fewer instructions.
+INLINE void load_decay(const SelectiveJob& job, float (&rows)[kMaxSelectiveDim][kStateCols]) {
+  constexpr float kLog2E = 1.44269504f;
+  for (int col = 0; col < kStateCols; col += W)
+    for (int i = 0; i < job.state_dim; i += W) {
+      F square[W];
+      for (int c = 0; c < W; ++c)
+        square[c] = col + c < job.n_cols ? load_part(job.decay + (col + c) * job.state_dim, i, job.state_dim) : F{};
+      transpose(square);
+      for (int k = 0; k < W && i + k < job.state_dim; ++k) store(rows[i + k] + col, square[k] * kLog2E);
+    }
+}
+
+// The tokens t to t + n, for a vector of channels. An element of the state stays in a register for all of these tokens.
+template <int n>
+INLINE void selective_tokens(const SelectiveJob& job, int t, float* s, const float (*decay)[kStateCols], int column) {
+  F step[n], change[n], out[n];
+  const float *b[n], *c[n];
+  const F bias = load_part(job.dt_bias, column, job.n_cols), skip = load_part(job.skip, column, job.n_cols);
+  for (int i = 0; i < n; ++i) {
+    const F x = load_part(job.x + (t + i) * job.x_stride, column, job.n_cols);
+    step[i] = softplus(load_part(job.dt + (t + i) * job.dt_stride, column, job.n_cols) + bias);
+    change[i] = step[i] * x;
+    out[i] = skip * x;
+    b[i] = job.b + (t + i) * job.b_stride, c[i] = job.c + (t + i) * job.c_stride;
+  }
+  for (int row = 0; row < job.state_dim; ++row) {
+    float* at = s + row * kStateCols + column;
+    const F rate = load(decay[row] + column);
+    F element = load(at);
+    for (int i = 0; i < n; ++i) {
+      element = element * exp2(rate * step[i]) + change[i] * b[i][row];
+      out[i] += element * c[i][row];
+    }
+    store(at, element);
+  }
+  for (int i = 0; i < n; ++i) {
+    if (job.gate != nullptr) {
+      const F gate = load_part(job.gate + (t + i) * job.gate_stride, column, job.n_cols);
+      out[i] *= gate * sigmoid(gate);
+    }
+    store_part(job.y + (t + i) * job.y_stride, column, job.n_cols, out[i]);
+  }
+}
+
 // Channels are the lanes.
 void selective_scan(const SelectiveJob& job) {
-  constexpr int n_vectors = kStateCols / W;
   float* s = job.after;
   start_strip(job.before, s, job.state_dim);
-  float decay[kMaxSelectiveDim][kStateCols], lines[4][kStateCols] = {};  // lines: of x, dt, dt_bias, skip
-  const auto n_bytes = (size_t)job.n_cols * 4;
-  for (int i = 0; i < job.state_dim; ++i)
-    for (int col = 0; col < kStateCols; ++col)
-      decay[i][col] = col < job.n_cols ? job.decay[col * job.state_dim + i] : 0;
-  __builtin_memcpy(lines[2], job.dt_bias, n_bytes);
-  __builtin_memcpy(lines[3], job.skip, n_bytes);
-  for (int t = 0; t < job.n_tokens; ++t) {
-    const float *b = job.b + t * job.b_stride, *c = job.c + t * job.c_stride;
-    __builtin_memcpy(lines[0], job.x + t * job.x_stride, n_bytes);
-    __builtin_memcpy(lines[1], job.dt + t * job.dt_stride, n_bytes);
-    F step[n_vectors], change[n_vectors], out[n_vectors];
-    for (int j = 0; j < n_vectors; ++j) {
-      const F x = load(lines[0] + j * W);
-      step[j] = softplus(load(lines[1] + j * W) + load(lines[2] + j * W));
-      change[j] = step[j] * x;
-      out[j] = load(lines[3] + j * W) * x;
-    }
-    for (int i = 0; i < job.state_dim; ++i)
-      for (int j = 0; j < n_vectors; ++j) {
-        float* at = s + i * kStateCols + j * W;
-        const F element = load(at) * exp(load(decay[i] + j * W) * step[j]) + change[j] * b[i];
-        store(at, element);
-        out[j] += element * c[i];
-      }
-    for (int j = 0; j < n_vectors; ++j) store(lines[0] + j * W, out[j]);
-    __builtin_memcpy(job.y + t * job.y_stride, lines[0], n_bytes);
+  float decay[kMaxSelectiveDim][kStateCols];
+  load_decay(job, decay);
+  for (int column = 0; column < kStateCols && column < job.n_cols; column += W) {
+    int t = 0;
+    for (; t + kScanTokens <= job.n_tokens; t += kScanTokens) selective_tokens<kScanTokens>(job, t, s, decay, column);
+    for (; t < job.n_tokens; ++t) selective_tokens<1>(job, t, s, decay, column);
   }
 }
 
@@ -256,39 +251,36 @@ void rg_lru(const RgLruJob& job) {
 
 // As delta_rule(), with a factor for each row.
 void rank_one_rule(const RankOneJob& job) {
-  constexpr int n_vectors = kStateCols / W;
   float* s = job.after;
   start_strip(job.before, s, job.key_dim);
-  float line[kStateCols] = {};
-  const auto n_bytes = (size_t)job.n_cols * 4;
+  F known[kStripVectors], value[kStripVectors], v[kStripVectors], out[kStripVectors];
+  read_strip(s, job.a, job.key_dim, known);
   for (int t = 0; t < job.n_tokens; ++t) {
-    const float *q = job.q + t * job.q_stride, *keep = job.keep + t * job.keep_stride, *a = job.a + t * job.a_stride,
-                *b = job.b + t * job.b_stride, *k = job.k + t * job.k_stride;
-    F known[n_vectors] = {}, v[n_vectors], out[n_vectors] = {};
-    for (int i = 0; i < job.key_dim; ++i)
-      for (int j = 0; j < n_vectors; ++j) known[j] += load(s + i * kStateCols + j * W) * a[i];
-    __builtin_memcpy(line, job.v + t * job.v_stride, n_bytes);
-    for (int j = 0; j < n_vectors; ++j) v[j] = load(line + j * W);
-    for (int i = 0; i < job.key_dim; ++i)
-      for (int j = 0; j < n_vectors; ++j) {
-        float* at = s + i * kStateCols + j * W;
-        const F element = load(at) * keep[i] + known[j] * b[i] + v[j] * k[i];
-        store(at, element);
-        out[j] += element * q[i];
-      }
-    for (int j = 0; j < n_vectors; ++j) store(line + j * W, out[j]);
-    __builtin_memcpy(job.y + t * job.y_stride, line, n_bytes);
+    const float *q = job.q + t * job.q_stride, *keep = job.keep + t * job.keep_stride, *b = job.b + t * job.b_stride,
+                *k = job.k + t * job.k_stride, *next_a = job.a + (t + 1) * job.a_stride;
+    load_columns(v, job.v + t * job.v_stride, job.n_cols);
+    for (int j = 0; j < kStripVectors; ++j) value[j] = known[j];
+    const auto element = [&](F old, int i, int j) { return old * keep[i] + value[j] * b[i] + v[j] * k[i]; };
+    if (t + 1 < job.n_tokens)
+      update_strip<true>(s, job.key_dim, q, next_a, out, known, element);
+    else
+      update_strip<false>(s, job.key_dim, q, nullptr, out, known, element);
+    store_columns(job.y + t * job.y_stride, job.n_cols, out);
   }
 }
 
 void keep_factors(float* x, const float* bias, float decay, int64_t n) {
-  for (int64_t i = 0; i < n; i += W) {
-    float rest[2][W] = {};
-    const auto n_bytes = (size_t)(n - i < W ? n - i : W) * 4;
-    __builtin_memcpy(rest[0], x + i, n_bytes);
-    __builtin_memcpy(rest[1], bias + i, n_bytes);
-    store(rest[0], exp(softplus(load(rest[0]) + load(rest[1])) * decay));
-    __builtin_memcpy(x + i, rest[0], n_bytes);
+  for (int64_t i = 0; i < n; i += W)
+    store_part(x, i, n, exp(softplus(load_part(x, i, n) + load_part(bias, i, n)) * decay));
+}
+
+void decay_steps(const StepJob& job) {
+  for (int64_t i = 0; i < job.n; i += W) {
+    const F full_step = softplus(load_part(job.step, i, job.n) + load_part(job.bias, i, job.n)),
+            step = max(all(job.low), min(all(job.high), full_step)),
+            keep = exp(load_part(job.decay, i, job.n) * step);
+    store_part(job.step, i, job.n, step);
+    store_part(job.keep, i, job.n, keep);
   }
 }
 
@@ -297,6 +289,7 @@ void keep_factors(float* x, const float* bias, float decay, int64_t n) {
 extern const RecurrenceKernels kRecurrence;
 const RecurrenceKernels kRecurrence = {.unit_length = unit_length,
                                        .gate = gate,
+                                       .scaled_sigmoid = scaled_sigmoid,
                                        .short_conv = short_conv,
                                        .delta_rule = delta_rule,
                                        .ssm_scan = ssm_scan,
@@ -304,6 +297,7 @@ const RecurrenceKernels kRecurrence = {.unit_length = unit_length,
                                        .rg_lru = rg_lru,
                                        .rank_one_rule = rank_one_rule,
                                        .keep_factors = keep_factors,
+                                       .decay_steps = decay_steps,
                                        .mix_tokens = mix_tokens,
                                        .wkv7_inputs = wkv7_inputs,
                                        .wkv7_outputs = wkv7_outputs};

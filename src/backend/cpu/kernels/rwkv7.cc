@@ -4,24 +4,6 @@
 #include "backend/cpu/kernels/tables.h"
 
 namespace ingot::cpu::INGOT_ISA {
-namespace {
-
-// The lanes that a row of n elements has from i on; the other lanes are 0 and are not stored.
-INLINE F load_part(const float* p, int64_t i, int64_t n) {
-  if (i + W <= n) return load(p + i);
-  float rest[W] = {};
-  __builtin_memcpy(rest, p + i, (size_t)(n - i) * 4);
-  return load(rest);
-}
-INLINE void store_part(float* p, int64_t i, int64_t n, F v) {
-  if (i + W <= n) return store(p + i, v);
-  float rest[W];
-  store(rest, v);
-  __builtin_memcpy(p + i, rest, (size_t)(n - i) * 4);
-}
-
-}  // namespace
-
 // If `before` and `after` are the same buffer, the old contents are read before the new contents are written.
 void mix_tokens(const MixJob& job) {
   constexpr int n_vectors = kConvChannels / W;

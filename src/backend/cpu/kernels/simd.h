@@ -54,6 +54,20 @@ INLINE float largest_size(F v) {
   return value;
 }
 
+// The lanes that a row of n elements has from i on; the other lanes are 0 and are not stored.
+INLINE F load_part(const float* p, int64_t i, int64_t n) {
+  if (i + W <= n) return load(p + i);
+  float rest[W] = {};
+  __builtin_memcpy(rest, p + i, (size_t)(n - i) * 4);
+  return load(rest);
+}
+INLINE void store_part(float* p, int64_t i, int64_t n, F v) {
+  if (i + W <= n) return store(p + i, v);
+  float rest[W];
+  store(rest, v);
+  __builtin_memcpy(p + i, rest, (size_t)(n - i) * 4);
+}
+
 // ---- prefetching ----
 
 // The hardware's prefetcher reads a single dense stream at nine tenths of the bandwidth, but the several streams of a
@@ -187,6 +201,20 @@ INLINE F exp(F x) {
   p = p * (r * r) + r + 1.0f;
   const F result = (F)((I)p + (n << 23));
   return x < -87.33f ? F{} : result;
+}
+
+// 2^x, within 2 units in the last place; 2^-126 below -126, and 2^127 above 127. The low bits of x + magic are the
+// nearest integer.
+INLINE F exp2(F x) {
+  const F clamped = min(all(127.0f), max(all(-126.0f), x)), magic = all(12582912.0f), shifted = clamped + magic;
+  const F r = clamped - (shifted - magic);
+  F p = r * 1.535336188e-4f + 1.339887440e-3f;
+  p = p * r + 9.618437357e-3f;
+  p = p * r + 5.550332471e-2f;
+  p = p * r + 2.402264791e-1f;
+  p = p * r + 6.931472029e-1f;
+  p = p * r + 1.0f;
+  return (F)((I)p + ((I)shifted << 23));
 }
 
 INLINE F sigmoid(F x) { return 1.0f / (1.0f + exp(-x)); }

@@ -29,6 +29,8 @@ void matmul_in_bf16(const MatmulJob& job, const PanelRange& range);
 void matmul(const MatmulJob& job, const PanelRange& range);
 void gate_up(const MatmulJob& gate, const MatmulJob& up, int act, const PanelRange& range);
 
+void short_conv(const ConvJob& job);  // short_conv.cc
+
 // rwkv7.cc
 void mix_tokens(const MixJob& job);
 void wkv7_inputs(const Wkv7Head& head);
