@@ -6,6 +6,8 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <chrono>
+#include <filesystem>
 #include <thread>
 
 #include "engine/fake_runner.h"
@@ -27,12 +29,20 @@ sigset_t block_signals() {
   return signals;
 }
 
-// After the last turn's ChatML header, the model writes `text`, then a stop token of the requests.
-int32_t next_of(const std::string& text, const SampleRow& row) {
+// What the model writes, and where it waits: before byte hold_at, while the file `hold` exists.
+struct Written {
+  std::string text, hold;
+  size_t hold_at = 0;
+};
+
+// After the last turn's ChatML header, the model writes the text, then a stop token of the requests.
+int32_t next_of(const Written& written, const SampleRow& row) {
   constexpr std::string_view kHeader = "assistant\n";
   const auto header = std::find_end(row.history.begin(), row.history.end(), kHeader.begin(), kHeader.end());
   const size_t n = static_cast<size_t>(std::max<ptrdiff_t>(0, row.history.end() - header - ptrdiff_t{kHeader.size()}));
-  return n < text.size() ? static_cast<unsigned char>(text[n]) : 256;
+  while (n == written.hold_at && !written.hold.empty() && std::filesystem::exists(written.hold))
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  return n < written.text.size() ? static_cast<unsigned char>(written.text[n]) : 256;
 }
 
 int serve(const FakeOptions& fake, const HttpServerOptions& http, const AppOptions& options, int queue_limit) {
@@ -91,14 +101,16 @@ int main(int argc, char** argv) {
   app.add_option("--blocks", info.pools[0].n_blocks, "KV blocks of 16 tokens; 0: enough");
   app.add_option("--queue", queue_limit, "requests that may wait; -1: four times max-seqs");
   app.add_option("--api-key", options.api_keys);
-  std::string text;
-  app.add_option("--writes", text, "every chat's answer, which token 256 ends");
+  Written written;
+  app.add_option("--writes", written.text, "every chat's answer, which token 256 ends");
+  app.add_option("--hold", written.hold, "while this file exists, answers wait in their middle");
   int interval_ms = static_cast<int>(options.stream_interval.count());
   app.add_option("--stream-interval-ms", interval_ms);
   int ping_ms = static_cast<int>(http.ping_interval.count());
   app.add_option("--ping-ms", ping_ms, "milliseconds of silence before a stream sends a comment");
   CLI11_PARSE(app, argc, argv);
-  if (!text.empty()) fake.writes = [text](const SampleRow& row) { return next_of(text, row); };
+  written.hold_at = written.text.size() / 2;
+  if (!written.text.empty()) fake.writes = [written](const SampleRow& row) { return next_of(written, row); };
   options.stream_interval = std::chrono::milliseconds(interval_ms);
   http.ping_interval = std::chrono::milliseconds(ping_ms);
   if (info.pools[0].n_blocks == 0) info.pools[0].n_blocks = info.max_seqs * (info.n_ctx / info.block_size + 1);

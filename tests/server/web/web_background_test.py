@@ -28,10 +28,18 @@ def writer(*options):
     assert process.returncode == 0
 
 
+class Address(str):
+    """Of a server whose answers wait in their middle while the file `hold` exists."""
+
+
 @pytest.fixture
-def slow_server():
-    with writer() as url:
-        yield url
+def slow_server(tmp_path):
+    hold = tmp_path / "hold"
+    with writer("--hold", hold) as url:
+        address = Address(url)
+        address.hold = hold
+        yield address
+        hold.unlink(missing_ok=True)
 
 
 def wait_idle(url):
@@ -57,6 +65,7 @@ def open_titled(page, title):
 
 
 def test_another_conversation_does_not_end_the_answer(slow_server, browser, shot):
+    slow_server.hold.touch()
     page = ready(browser.page(slow_server))
     change_settings(page, max_tokens=str(N))
     begin(page, "First?")
@@ -69,6 +78,7 @@ def test_another_conversation_does_not_end_the_answer(slow_server, browser, shot
     shot(page, "two-answers")
     open_titled(page, "First?")
     page.wait(f"document.querySelector('.busy') && {ANSWER}.querySelector('.body').innerText.startsWith('word0')")
+    slow_server.hold.unlink()
     page.wait(DONE)
     assert answer(page) == WORDS
     page.wait("document.querySelectorAll('#list li.written').length === 0")
@@ -80,6 +90,7 @@ def test_another_conversation_does_not_end_the_answer(slow_server, browser, shot
 
 def test_a_reload_gets_the_answer_again(slow_server, browser):
     """Of the conversation on the page and of another."""
+    slow_server.hold.touch()
     page = ready(browser.page(slow_server))
     change_settings(page, max_tokens=str(N))
     begin(page, "First?")
@@ -88,6 +99,7 @@ def test_a_reload_gets_the_answer_again(slow_server, browser):
     page.reload()
     ready(page)
     page.wait("document.querySelectorAll('#list li.written').length === 2 && document.querySelector('.busy')")
+    slow_server.hold.unlink()
     page.wait(f"{DONE} && document.querySelectorAll('#list li.written').length === 0")
     assert answer(page) == WORDS and "tokens" in texts(page, ".stats")[-1]
     open_titled(page, "First?")
@@ -103,10 +115,12 @@ def test_a_reload_goes_on_with_a_continued_answer(slow_server, browser):
     page.ask("First?")
     page.wait(f"{DONE} && {ANSWER}.innerText.includes('cut at the token limit')")
     change_settings(page, max_tokens=str(N - 20))
+    slow_server.hold.touch()
     page.press(".tools button", "Continue")
     page.wait(f"document.querySelector('.busy') && {ANSWER}.querySelector('.body').innerText.length > 60")
     page.reload()
     ready(page)
+    slow_server.hold.unlink()
     page.wait(f"{DONE} && {ANSWER}.querySelector('.body').innerText.length >= {N}")
     assert answer(page) == WORDS
     assert page.complaints() == []
@@ -150,6 +164,7 @@ def test_stopping_ends_the_answer_in_the_server(slow_server, browser):
 
 def test_two_tabs(slow_server, browser):
     """The second tab shows what the first one writes, and does not write it too."""
+    slow_server.hold.touch()
     page = ready(browser.page(slow_server))
     change_settings(page, max_tokens=str(N))
     begin(page, "First?")
@@ -158,6 +173,7 @@ def test_two_tabs(slow_server, browser):
     other.wait(f"{COUNT} === 2 && document.querySelectorAll('#list li.written').length === 1")
     other.ask("Second?")
     other.wait("document.querySelector('.toast')?.innerText.includes('Another tab is writing')")
+    slow_server.hold.unlink()
     page.wait(DONE)
     other.wait(f"{ANSWER}.querySelector('.body').innerText === {json.dumps(WORDS)} && document.querySelectorAll('#list li.written').length === 0")
     assert not [r for r in other.requests() if "/answers/" in r]
