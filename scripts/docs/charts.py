@@ -131,6 +131,17 @@ def threads_table(rows):
                f"{b:.1f} | {ours_b:.1f} | {ours_b / b:.2f} | {shares[1]} |")
 
 
+def recurrent_table(rows):
+    """Layers with states. The last two columns are of the share of bandwidth that a model of Llama's kind has."""
+    yield ("| shape | type | layers | MB of states | prefill llama.cpp | ingot | x | decode llama.cpp | ingot | x | after 4,096 tokens "
+           "| of Llama's, weights | with states |\n|" + "---|" * 13)
+    for shape, kind, layers, states, a, ours_a, b, ours_b, deep, weights, with_states in rows:
+        prefill, decode = (f"{float(ours) / float(other):.2f}" if other else "" for other, ours in ((a, ours_a), (b, ours_b)))
+        other_a, other_b = number(float(a)) if a else "", f"{float(b):.1f}" if b else ""
+        yield (f"| {shape} | {kind} | {layers} | {states} | {other_a} | {number(float(ours_a))} | {prefill} | {other_b} | "
+               f"{float(ours_b):.1f} | {decode} | {float(deep):.1f} | {weights} | {with_states} |")
+
+
 def gpu_table(rows):
     yield "| work | llama.cpp | roofline | ingot | share | what limits it |\n|---|---|---|---|---|---|"
     for work, other, most, ours, limit in rows:
@@ -150,7 +161,7 @@ def read(path):
 
 
 def documents(root):
-    data = {name: read(root / "docs" / "data" / f"{name}.csv") for name in (*MACHINES, "xeon16", "h200", "memory")}
+    data = {name: read(root / "docs" / "data" / f"{name}.csv") for name in (*MACHINES, "xeon16", "h200", "memory", "recurrent")}
     for name, machine in MACHINES.items():
         for column, work in ((2, "prefill"), (4, "decode")):
             rows = [(f"{r[0]} {r[1]}", float(r[column]), float(r[column + 1])) for r in data[name]]
@@ -160,7 +171,8 @@ def documents(root):
         yield f"docs/charts/xeon16-{work}.svg", pairs(f"{work.capitalize()} by threads, 16 cores of a Xeon with AMX, tokens a second", rows)
     rows = [(r[0], float(r[1]) if r[1] else None, float(r[2]), float(r[3])) for r in data["h200"]]
     yield "docs/charts/h200.svg", shares("One H200, tokens a second", rows)
-    tables = {"h200": gpu_table(data["h200"]), "memory": memory_table(data["memory"]), "xeon16": threads_table(data["xeon16"])} | {name: cpu_table(data[name]) for name in MACHINES}
+    tables = {"h200": gpu_table(data["h200"]), "memory": memory_table(data["memory"]), "xeon16": threads_table(data["xeon16"]),
+              "recurrent": recurrent_table(data["recurrent"])} | {name: cpu_table(data[name]) for name in MACHINES}
     headlines = cpu_headline(data), *gpu_headlines(data["h200"])
     page = (pathlib.Path(__file__).parent / "performance.in.md").read_text()
     page = re.sub(r"^@table (\w+)$", lambda found: "\n".join(tables[found[1]]), page, flags=re.M)

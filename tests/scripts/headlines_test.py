@@ -73,7 +73,7 @@ def test_drawn_data_changes_the_headlines(tmp_path):
     for _ in range(20):
         shutil.rmtree(tmp_path / "docs", ignore_errors=True)
         (tmp_path / "docs" / "data").mkdir(parents=True)
-        for name in (*CORES, "xeon16", "h200", "memory"):
+        for name in (*CORES, "xeon16", "h200", "memory", "recurrent"):
             with open(SOURCE / "docs" / "data" / f"{name}.csv") as file:
                 head, *table = csv.reader(file)
             for row in table:

@@ -8,6 +8,7 @@ import pathlib
 import struct
 import subprocess
 import sys
+import types
 
 import pytest
 
@@ -15,6 +16,7 @@ ROOT = pathlib.Path(os.environ.get("INGOT_SOURCE", pathlib.Path(__file__).parent
 sys.path.insert(0, str(ROOT / "bench" / "cpu"))
 import peers
 import random_model
+import recurrent
 
 OURS = """model,test,avg_ts,achieved,unit,peak,peak_kind
 "m",pp512,200.000,50.000,GFLOP/s,100.000,bf16
@@ -118,3 +120,32 @@ def test_the_mix_of_q4_k_m():
     assert kinds["token_embd.weight"] == "Q6_K" and kinds["blk.5.ffn_up.weight"] == "Q4_K"
     down = [i for i in range(16) if kinds[f"blk.{i}.ffn_down.weight"] == "Q6_K"]
     assert down == [0, 1, 4, 7, 10, 13, 14, 15]
+
+
+def test_layers_with_states_beside_a_model_of_llamas_kind(monkeypatch, tmp_path):
+    """Medians of three rounds; 100 tokens a second with 10 MB of states read and write 2 GB/s beside the weights' 8."""
+    rounds = iter([1, 3, 2])
+    factor = {}
+
+    def run(command):
+        words = [str(word) for word in command]
+        if words[1] == "inspect":
+            return json.dumps({"memory": {"state_bytes": 10_000_000}, "model": {"layers": 24}})
+        if words[0] == "llama":
+            return f"n_prompt,n_gen,avg_ts\n512,0,{100 * factor['now']}\n0,64,{20 * factor['now']}\n"
+        if pathlib.Path(words[2]).name.startswith("beside"):
+            return "test,avg_ts,achieved\ntg64,70,10\n"
+        if "-d" in words:
+            return "test,avg_ts,achieved\ntg64 @ d4096,90,7\n"
+        factor["now"] = next(rounds)
+        return f"test,avg_ts,achieved\npp512,{1000 * factor['now']},1\ntg64,{50 * factor['now']},{4 * factor['now']}\n"
+
+    monkeypatch.setattr(recurrent, "run", run)
+    monkeypatch.setitem(recurrent.ROWS, "s", ("beside", 0, "Q4_0", True))
+    for name in "s", "beside":
+        (tmp_path / f"{name}-Q4_0.gguf").touch()
+    args = types.SimpleNamespace(folder=tmp_path, ingot="ingot", llama="llama", rounds=3, threads=2)
+    row = dict(zip(recurrent.COLUMNS, recurrent.measure(args, "s", "Q4_0")))
+    assert (row["layers"], row["MB of states"], row["prefill llama.cpp"], row["prefill ingot"]) == (24, "10.0", "200", "2000")
+    assert (row["decode llama.cpp"], row["decode ingot"], row["decode ingot after 4096"]) == ("40", "100", "90")
+    assert (row["of Llama's by weights"], row["of Llama's with states"]) == ("0.80", "1.00")

@@ -277,8 +277,7 @@ void keep_factors(float* x, const float* bias, float decay, int64_t n) {
 void decay_steps(const StepJob& job) {
   for (int64_t i = 0; i < job.n; i += W) {
     const F full_step = softplus(load_part(job.step, i, job.n) + load_part(job.bias, i, job.n)),
-            step = max(all(job.low), min(all(job.high), full_step)),
-            keep = exp(load_part(job.decay, i, job.n) * step);
+            step = max(all(job.low), min(all(job.high), full_step)), keep = exp(load_part(job.decay, i, job.n) * step);
     store_part(job.step, i, job.n, step);
     store_part(job.keep, i, job.n, keep);
   }
