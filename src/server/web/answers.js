@@ -7,7 +7,7 @@ import {fit, fixedBytes} from '/context.js';
 import * as store from '/store.js';
 import * as tree from '/tree.js';
 
-const SAVE_MS = 1000, RETRY_MS = [300, 1000, 3000, 9000], ELSEWHERE_MS = 5000;
+const SAVE_MS = 1000, RETRY_MS = [300, 1000, 3000, 9000], ELSEWHERE_MS = 5000, BEAT_MS = 2000;
 const running = new Map();    // conversation's id -> {controller, message, chat, saved}
 const elsewhere = new Map();  // conversation's id -> when another tab last wrote an answer in it
 let page;  // {begun(chat, message), drawn(message), progressed(message, text), ended(chat, message), keep(chat, writing)}
@@ -65,6 +65,7 @@ export function resumeAll() {
 
 async function write(chat, message, work) {
   const mine = {controller: new AbortController(), message, chat, saved: -SAVE_MS}, {run} = message;
+  const beat = setInterval(() => running.get(chat.id) === mine && store.tellWriting(chat.id), BEAT_MS);
   running.set(chat.id, mine);
   page.begun(chat, message);
   try {
@@ -78,6 +79,7 @@ async function write(chat, message, work) {
     if (error.name !== 'AbortError') message.error = error.message;
     if (error.isFull) message.isFull = true;
   }
+  clearInterval(beat);
   if (running.get(chat.id) === mine) running.delete(chat.id);
   if (mine.removed) return;
   if (message.run === run && !mine.left) delete message.run;

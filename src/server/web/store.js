@@ -76,6 +76,11 @@ export async function save(chat, writing = false) {
   }
 }
 
+// Tells other tabs that this tab still writes an answer in the conversation, also while no text comes.
+export function tellWriting(id) {
+  channel?.postMessage({changed: id, writing: true});
+}
+
 export async function remove(...ids) {
   ids.forEach(id => chats.delete(id));
   try {
