@@ -309,6 +309,47 @@ TEST_P(PackedWeights, GiveARowTheSameBitsAmongManyRows) {
   check_bits_among_many_rows(*GetParam(), 352, false);  // not a multiple of the part that is unpacked
 }
 
+// Up to 63 rows; with --deterministic, any number.
+TEST_P(PackedWeights, GiveARowTheSameBitsForEveryNumberOfRows) {
+  constexpr int64_t kMostRows = 63, kManyRows = 530;
+  const uint64_t seed = test_seed();
+  std::mt19937_64 random(seed);
+  std::normal_distribution<float> normal;
+  const auto backend = backend_of(*GetParam()), deterministic = backend_of(*GetParam(), false, true);
+  for (int i = 0; i < kFormatCount; ++i) {
+    const auto format = static_cast<Format>(i);
+    const int64_t block = info(format).block_size, unit = std::max<int64_t>(block, 32);
+    if (block == 1) continue;
+    const int64_t n_in = unit * std::uniform_int_distribution<int64_t>(1, 700 / unit)(random);
+    const int64_t n_out = std::uniform_int_distribution<int64_t>(1, 100)(random);
+    SCOPED_TRACE(testing::Message() << info(format).name << ", " << n_out << " x " << n_in << ", seed " << seed);
+    std::vector<uint8_t> bytes(static_cast<size_t>(n_out) * row_bytes(format, n_in));
+    fill_random(format, random(), bytes.data(), n_out * n_in / block, 1.0f);
+    std::vector<float> x(kManyRows * n_in), alone(kManyRows * n_out), got(kManyRows * n_out);
+    for (float& v : x) v = normal(random);
+    for (Backend* b : {backend.get(), deterministic.get()}) {
+      const Weight w = b->prepare({.format = format, .n_out = n_out, .n_in = n_in, .codes = bytes.data()}, kForMatmul);
+      const Tensor in = b->alloc(DType::kF32, kManyRows, n_in), y = b->alloc(DType::kF32, kManyRows, n_out);
+      b->upload(in, x.data());
+      const int64_t most = b == backend.get() ? kMostRows : kManyRows;
+      const auto multiply = [&](int64_t n, std::vector<float>& out) {
+        for (int64_t row = 0; row + n <= most; row += n) b->matmul(y.slice_rows(row, n), in.slice_rows(row, n), w, {});
+        b->download(out.data(), y);
+      };
+      multiply(1, alone);
+      const auto check = [&](int64_t n) {
+        multiply(n, got);
+        const int64_t n_equal = most / n * n * n_out;
+        EXPECT_TRUE(std::equal(got.begin(), got.begin() + n_equal, alone.begin())) << n << " rows";
+      };
+      if (most == kMostRows)
+        for (int64_t n = 2; n <= most; ++n) check(n);
+      else
+        for (const int64_t n : {int64_t{64}, int64_t{100}, most}) check(n);
+    }
+  }
+}
+
 // Blocks whose codes are all `fill`, with the scales of random blocks.
 std::vector<uint8_t> equal_codes(Format format, uint8_t fill) {
   const std::vector<uint8_t> random = random_bytes(format, 1);

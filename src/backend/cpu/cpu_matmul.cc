@@ -165,7 +165,8 @@ void CpuBackend::run_parts_of_k(const MatmulJob& job, int64_t n_panels) {
 }
 
 Unpacked CpuBackend::unpacked(const PackedWeight& w, int64_t n_rows) const {
-  return w.batch_changes_bits && deterministic_ ? common_form(w) : unpacked_for(w, kernels_for(w, n_rows), n_rows);
+  const cpu::Kernels& kernels = kernels_for(w, n_rows);
+  return w.batch_changes_bits && deterministic_ ? exact_form(w, kernels, n_rows) : unpacked_for(w, kernels, n_rows);
 }
 
 void CpuBackend::run_matmuls(Tensor x, std::span<const Output> outputs, std::optional<Activation> gated) {

@@ -38,6 +38,7 @@ void add_amx(std::vector<const Kernels*>& found) {
       Kernels set = avx512bf16::kKernels;
       set.isa = "amx";
       set.block_tiles = &amx::kBf16Tiles, set.block_runs = &amx::kBf16Runs, set.block_tile = amx::kTokens;
+      if (amx::has_int8()) set.byte_unit = &amx::kByteUnit;
       set.peak_bf16 = amx::peak_bf16;
       return set;
     }();

@@ -10,9 +10,9 @@ namespace ingot::cpu {
 struct Kernels;
 enum class Packing : uint8_t;
 
-// The classes of rows of activations: few, some and many. Each class is measured with one number of rows.
-constexpr int kRowClasses = 3, kMeasuredRows[kRowClasses] = {1, 8, 256};
-constexpr int row_class(int64_t rows) { return rows <= 1 ? 0 : rows <= 32 ? 1 : 2; }
+// The classes of rows of activations, from one row to many. Each class is measured with one number of rows.
+constexpr int kRowClasses = 4, kMeasuredRows[kRowClasses] = {1, 8, 32, 256};
+constexpr int row_class(int64_t rows) { return rows <= 1 ? 0 : rows <= 12 ? 1 : rows < 64 ? 2 : 3; }
 
 struct KernelChoice {
   const Kernels* for_rows[kRowClasses];

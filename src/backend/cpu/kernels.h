@@ -165,9 +165,10 @@ constexpr int kDenseCount = 3;
 // bf16 pairs bf16 [n_in / 2, m, 2], or with blocks bf16 [n_in / 32, m, 32]. Otherwise it holds for each group of 32:
 // int32 start [parts, m], f32 scale [m], with has_min f32 sum [parts, m], int8 [8, m, 4]. `start` is -zero * (sum of
 // the int8), `sum` is scale * (sum of the int8). With sums_only, start [0, m] is the sums of both halves of the int8,
-// in 16 bits each. With int16_limit it holds for each group: f32 scale [m], with has_min f32 sum [m], int16 [16, m, 2].
-// With by_row, tokens follow one another, and a token holds for each 256 elements: f32 scale [8 groups], f32 start *
-// scale [8, parts], int8 [256]. With by_row and int16_limit, it holds for each 256 elements what ternary_rows.cc needs.
+// in 16 bits each. With by_token, the int8 are [m, 32]. With int16_limit it holds for each group: f32 scale [m], with
+// has_min f32 sum [m], int16 [16, m, 2]. With by_row, tokens follow one another, and a token holds for each 256
+// elements: f32 scale [8 groups], f32 start * scale [8, parts], int8 [256]. With by_row and int16_limit, it holds for
+// each 256 elements what ternary_rows.cc needs.
 struct ActLayout {
   bool dense = false;
   bool bf16 = false;
@@ -177,12 +178,13 @@ struct ActLayout {
   int zero = 0;
   bool sums_only = false;
   bool by_row = false;
+  bool by_token = false;
   int int16_limit = 0;  // the largest integer of 16 bits; 0: int8, up to 127
 };
 static inline bool same(const ActLayout& a, const ActLayout& b) {
   return a.dense == b.dense && a.bf16 == b.bf16 && a.blocks == b.blocks && a.has_min == b.has_min &&
          a.parts == b.parts && a.zero == b.zero && a.int16_limit == b.int16_limit && a.by_row == b.by_row &&
-         a.sums_only == b.sums_only;
+         a.by_token == b.by_token && a.sums_only == b.sums_only;
 }
 constexpr int kTernaryActBytes = 9 * 4 + 2 * kGroup * kSuperGroups;
 static inline int64_t act_token_bytes(const ActLayout& a, int64_t n_in) {
@@ -210,11 +212,19 @@ static inline int tile_begin(const Tiling& t, int tile) {
 // The type into which a part of a panel is unpacked, once for many tokens. Products of this type are faster. kBF16 and
 // kBlocks: the activations are bf16 in blocks (Kernels::block_tiles); with kBlocks, the panel stays as it is. kBytes:
 // codes of less than 8 bits, or file blocks. kRows: file blocks are multiplied row by row, for up to kFewTokens tokens.
-enum class Unpacked : uint8_t { kNo, kF32, kInt16, kBF16, kBlocks, kBytes, kRows };
+// kInt8: codes for Kernels::byte_unit, with the same bits as kNo.
+enum class Unpacked : uint8_t { kNo, kF32, kInt16, kInt8, kBF16, kBlocks, kBytes, kRows };
 constexpr int kUnpackTiles = 4;        // with fewer tiles of tokens, unpacking costs more time than it saves
 constexpr int kBlockTokens = 4;        // with fewer tokens, block tiles read weights more slowly
 constexpr int kUnpackBf16Tokens = 64;  // as kUnpackTiles, for kBF16
 constexpr int kPanelsUnpacked = 8;     // at a time, for kBF16
+
+// As kUnpackTiles, for kInt8. Sums of half a group cost the unit as much as sums of a whole one, and vectors multiply
+// groups with a common scale faster.
+static constexpr int least_int8_tokens(const QuantKind& kind) {
+  const BlockLayout b = block_layout(kind);
+  return b.parts == 1 && !b.shared ? 8 : 13;
+}
 
 // F16 weights as 16-bit integers with a scale for each row and 32 of k. Sums of 32 products fit in 32 bits. The limit
 // of the activations is a multiple of 127, so numbers that are exact in int8 are exact here.
@@ -241,6 +251,26 @@ struct BlockRun {
 using BlockFn = void (*)(const BlockRun& run);
 struct BlockRow {
   BlockFn of[kMaxTile];  // [m - 1]
+};
+
+// Sums of the products of a tile of tokens and the bytes of a panel, on a matrix unit: exact integers, one for each
+// group of 32 elements of k or, with two parts, for each half of such a group.
+constexpr int kByteTile = 16;  // tokens, and rows of a tile of sums
+constexpr int kByteSums = 8;   // of a run, for each token and row
+using ByteSums = int32_t[kByteSums][2][kByteTile][kByteTile];  // [groups, parts; 32 rows as 2 of 16, tokens, rows]
+struct ByteRun {
+  const uint8_t* codes;     // [n_groups, 8 quads, 32 rows, 4]
+  const uint8_t* act;       // int8 [m, 32] of the first group
+  int64_t act_group_bytes;  // from group to group
+  int n_groups;             // at most kByteSums / parts
+  const uint8_t* later;     // prefetched meanwhile
+  int n_later;              // lines of 64 bytes, for each group
+  ByteSums* sums;           // the first m tokens of each
+};
+struct ByteUnit {
+  void (*configure)(int m, int parts);    // before the first run of a thread, or another m
+  void (*release)();                      // after the last run
+  void (*run[2][2])(const ByteRun& run);  // [parts - 1][0: codes with a sign, 1: without]
 };
 
 struct Kernels;
@@ -351,6 +381,7 @@ struct Kernels {
   const TileRow* block_tiles;       // for bf16 weights and activations in blocks; null: none
   const BlockRow* block_runs;       // the same for several unpacked panels
   int block_tile;                   // the largest number of tokens of block_tiles and block_runs
+  const ByteUnit* byte_unit;        // null: none
   void (*pack_activations)(const float* x, int64_t stride, int m, int64_t n_in, const ActLayout& layout, uint8_t* tile);
   void (*matmul)(const MatmulJob& job, const PanelRange& range);
   // y = act(gate) * up, where y is the gate job's y.

@@ -319,6 +319,8 @@ void describe_quant(PackedWeight& w, const FormatInfo& f, int kind, const Kernel
     w.unpacked = Unpacked::kBytes;
     w.many_activations = w.activations;
   }
+  w.token_activations = w.activations;
+  w.token_activations.by_token = true;
   if (w.file_blocks) {
     w.unpacked = Unpacked::kBytes;
     w.few_activations = w.activations;
@@ -351,16 +353,21 @@ void describe_dense(PackedWeight& w, Dense type, const Kernels& kernels) {
 
 }  // namespace
 
+Unpacked exact_form(const PackedWeight& w, const Kernels& kernels, int64_t n_rows) {
+  const bool can_unpack = kernels.byte_unit != nullptr && w.kind >= 0 && !w.file_blocks;
+  return can_unpack && n_rows >= least_int8_tokens(kQuantKinds[w.kind]) ? Unpacked::kInt8 : common_form(w);
+}
+
 Unpacked unpacked_for(const PackedWeight& w, const Kernels& kernels, int64_t n_rows) {
   if (w.file_blocks && n_rows <= kFewTokens) return Unpacked::kRows;
   const bool can_unpack = in_blocks(w.unpacked)            ? kernels.block_tiles != nullptr
                           : w.unpacked == Unpacked::kBytes ? kernels.unpacks_bytes
                                                            : true;
-  if (!can_unpack) return common_form(w);  // the weight was packed for another instruction set
+  if (!can_unpack) return exact_form(w, kernels, n_rows);  // the weight was packed for another instruction set
   const int least = w.unpacked == Unpacked::kBlocks ? kBlockTokens
                     : w.unpacked == Unpacked::kBF16 ? kUnpackBf16Tokens
                                                     : (kUnpackTiles - 1) * max_tile(w, kernels, w.unpacked) + 1;
-  return n_rows < least ? common_form(w) : w.unpacked;
+  return n_rows < least ? exact_form(w, kernels, n_rows) : w.unpacked;
 }
 
 const char* multiplies_as(Format format, const Kernels& kernels) {

@@ -38,6 +38,7 @@ struct PackedWeight {
 
   Unpacked unpacked = Unpacked::kNo;  // the form for many tokens
   ActLayout many_activations;         // the activations of that form
+  ActLayout token_activations;        // of kInt8
   bool batch_changes_bits = false;    // unpacking changes the bits of a row's product
 
   uint8_t codebook[16] = {};
@@ -57,9 +58,14 @@ inline Unpacked common_form(const PackedWeight& w) { return w.file_blocks ? Unpa
 inline int max_tile(const PackedWeight& w, const Kernels& kernels, Unpacked unpacked = Unpacked::kNo) {
   if (unpacked == Unpacked::kInt16) return kernels.int16_tile;
   if (unpacked == Unpacked::kRows) return kFewTokens;
+  if (unpacked == Unpacked::kInt8) return kByteTile;
   if (in_blocks(unpacked)) return kernels.block_tile;
   return w.kind >= 0 ? kernels.quant_tile : kernels.dense_tile;
 }
+
+// The fastest form for a product of n_rows in which a row has the bits that it has alone (but see
+// CpuBackend::run_task).
+Unpacked exact_form(const PackedWeight& w, const Kernels& kernels, int64_t n_rows);
 
 // The form of a weight for a product of n_rows.
 Unpacked unpacked_for(const PackedWeight& w, const Kernels& kernels, int64_t n_rows);
@@ -67,6 +73,7 @@ Unpacked unpacked_for(const PackedWeight& w, const Kernels& kernels, int64_t n_r
 // The layout of the activations that multiply a weight.
 inline const ActLayout& activations_of(const PackedWeight& w, Unpacked unpacked) {
   if (unpacked == Unpacked::kRows) return w.few_activations;
+  if (unpacked == Unpacked::kInt8) return w.token_activations;
   return unpacked == common_form(w) ? w.activations : w.many_activations;
 }
 

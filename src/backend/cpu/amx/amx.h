@@ -9,10 +9,18 @@ namespace ingot::cpu::amx {
 bool is_usable();
 bool has_int8();  // whether the unit also multiplies bytes
 
+// The sizes of the eight tile registers.
+struct alignas(64) TileConfig {
+  uint8_t palette = 1, start_row = 0, reserved[14] = {};
+  uint16_t row_bytes[16] = {};
+  uint8_t rows[16] = {};
+};
+
 constexpr int kTokens = 32;  // of a tile
 
 extern const TileRow kBf16Tiles;
 extern const BlockRow kBf16Runs;
+extern const ByteUnit kByteUnit;       // only if has_int8()
 double peak_bf16(int64_t iterations);  // returns the number of operations
 double peak_int8(int64_t iterations);  // the same; only if has_int8()
 

@@ -16,14 +16,8 @@ constexpr int kBlock = 32;                 // of k in one instruction
 constexpr int kPanelPairBytes = kPanelRows * 4;
 constexpr int64_t kSumStride = kPanelRows * sizeof(float);  // bytes from token to token
 
-struct alignas(64) Config {
-  uint8_t palette = 1, start_row = 0, reserved[14] = {};
-  uint16_t row_bytes[16] = {};
-  uint8_t rows[16] = {};
-};
-
-constexpr Config config_of(int low, int high) {
-  Config c;
+constexpr TileConfig config_of(int low, int high) {
+  TileConfig c;
   const int rows[] = {low, low, high, high, low, high, kRows, kRows};
   for (int i = 0; i < 8; ++i)
     if (rows[i] > 0) c.rows[i] = static_cast<uint8_t>(rows[i]), c.row_bytes[i] = kRowBytes;
@@ -72,7 +66,7 @@ template <int m>
 void bf16_tile(const uint8_t* panel /* bf16 [n_in / 2, 32, 2] */, const uint8_t* act /* bf16 [n_in / 32, m, 32] */,
                int64_t n_in, const uint8_t*, float* out /* [m, 32] */) {
   constexpr int low = m < kRows ? m : kRows, high = m - low;
-  static constexpr Config config = config_of(low, high);
+  static constexpr TileConfig config = config_of(low, high);
   _tile_loadconfig(&config);
   zero_sums<(m > kRows)>();
   for (int64_t block = 0; block < n_in / kBlock; ++block) {
@@ -94,7 +88,7 @@ void bf16_tile(const uint8_t* panel /* bf16 [n_in / 2, 32, 2] */, const uint8_t*
 template <int m>
 void bf16_run(const BlockRun& r) {
   constexpr int low = m < kRows ? m : kRows, high = m - low;
-  static constexpr Config config = config_of(low, high);
+  static constexpr TileConfig config = config_of(low, high);
   _tile_loadconfig(&config);
   const uint8_t* later = r.later;
   const int n_later = (m + r.n_panels - 1) / r.n_panels;  // lines to prefetch in a block
@@ -136,7 +130,7 @@ const BlockRow kBf16Runs = runs_of(std::make_integer_sequence<int, kTokens>());
 double peak_bf16(int64_t iterations) {
   constexpr int64_t kOps = int64_t{2} * kRows * kRows * kBlock;  // of an instruction
   const int64_t n = iterations / 8;                              // the time of as many iterations of other sets
-  static constexpr Config config = config_of(kRows, kRows);
+  static constexpr TileConfig config = config_of(kRows, kRows);
   _tile_loadconfig(&config);  // zeroes the tiles
   for (int64_t i = 0; i < n; ++i) {
     _tile_dpbf16ps(0, 4, 6);
@@ -151,7 +145,7 @@ double peak_bf16(int64_t iterations) {
 double peak_int8(int64_t iterations) {
   constexpr int64_t kOps = int64_t{2} * kRows * kRows * kRowBytes;
   const int64_t n = iterations / 8;
-  static constexpr Config config = config_of(kRows, kRows);
+  static constexpr TileConfig config = config_of(kRows, kRows);
   _tile_loadconfig(&config);
   for (int64_t i = 0; i < n; ++i) {
     _tile_dpbssd(0, 4, 6);

@@ -64,6 +64,10 @@ INLINE void pack_group(const float* x, int m, int m_count, const ActLayout& layo
     const int16_t both[] = {(int16_t)sum(totals[0]), (int16_t)sum(totals[1])};
     __builtin_memcpy(out + 4 * m, both, 4);
   }
+  if (layout.by_token) {
+    __builtin_memcpy(codes + m * kGroup, bytes, kGroup);
+    return;
+  }
   for (int quad = 0; quad < kGroup / 4; ++quad)
     __builtin_memcpy(codes + quad_offset(quad, m, m_count), bytes + 4 * quad, 4);
 }
@@ -259,8 +263,10 @@ void matmul(const MatmulJob& job, const PanelRange& range) {
     const bool in_bytes = kAddsPairs && job.unpacked == Unpacked::kBytes && job.file_blocks == nullptr;
     if (job.unpacked == Unpacked::kInt16 || in_bytes) return matmul_in_parts(job, range);
   }
-  if constexpr (kBf16Blocks)
+  if constexpr (kBf16Blocks) {
     if (job.unpacked == Unpacked::kBF16) return matmul_in_bf16(job, range);
+    if (job.unpacked == Unpacked::kInt8) return matmul_in_int8(job, range);
+  }
   if (job.unpacked == Unpacked::kRows) return dot_file_blocks(job, range);
   if (job.unpacked == Unpacked::kBytes) return matmul_in_bytes(job, range);
   if (job.unpacked == Unpacked::kF32) return matmul_widened(job, later, range, out);

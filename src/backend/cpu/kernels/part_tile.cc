@@ -10,18 +10,18 @@
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/kernels/panel_sums.h"
 #include "backend/cpu/kernels/quant_group.h"
+#include "backend/cpu/kernels/quant_part.h"
 #include "backend/cpu/kernels/simd.h"
 #include "backend/cpu/kernels/tables.h"
 
 namespace ingot::cpu::INGOT_ISA {
 namespace {
 
-constexpr int kPartGroups = kSuperGroups;  // groups of 32 in a part
 constexpr int RV = 2;                      // vectors of rows in one pass
 constexpr int kPairs = kGroup / 2;
 
 struct Part {
-  float scales[2][kPartGroups][2][kPanelRows];  // [scales and minima, group, part of the group, row]
+  PartScales scales;
   union {
     int32_t pairs[kPartGroups][kPairs][kPanelRows];      // two elements of k in 16 bits each
     int32_t quads[kPartGroups][kPairs / 2][kPanelRows];  // four codes
@@ -113,31 +113,13 @@ constexpr bool kNeedsInt16 = kSignedCodes && largest_code(kQuantKinds[kind]) >= 
 
 template <int kind>
 void unpack_quant(const MatmulJob& job, const uint8_t* panel, int64_t first, int n, Part& part) {
-  constexpr BlockLayout b = Kind<kind>::layout;
-  const I book = Kind<kind>::k.span > 0 ? repeat16(job.codebook) : I{};
-  F base[2][kPanelRows / W] = {};  // of scales and minima
-  for (int g = 0; g < n; ++g) {
-    const uint8_t* block = panel + (first + g) / b.n_groups * b.bytes;
-    const uint8_t* record = block + b.head_bytes + (first + g) % b.n_groups * b.record_bytes;
-    const uint8_t* scales = b.shared ? block : record;
-    prefetch<b.record_bytes>(record + kPrefetchAhead);
-    for (int field = 0; field <= Kind<kind>::k.has_min; ++field) {
-      if ((first + g) % b.n_groups == 0) load_base<kind>(base[field], block, field, 0);
-      for (int p = 0; p < b.parts; ++p)
-        for (int row = 0; row < kPanelRows; row += W)
-          store(&part.scales[field][g][p][row], load_scale<kind>(scales, field, p, row, base[field][row / W]));
+  unpack_part<kind, true>(job, panel, first, n, part.scales, [&](int g, int quad, int row, I codes) {
+    if constexpr (kNeedsInt16<kind>) {
+      split(codes, job.zero, &part.pairs[g][2 * quad][row], &part.pairs[g][2 * quad + 1][row]);
+    } else {
+      __builtin_memcpy(&part.quads[g][quad][row], &codes, sizeof(codes));
     }
-    for (int row = 0; row < kPanelRows; row += W)
-#pragma GCC unroll 8
-      for (int quad = 0; quad < kGroup / 4; ++quad) {
-        const I codes = load_codes<kind>(record + b.codes_at, quad, row, book);
-        if constexpr (kNeedsInt16<kind>) {
-          split(codes, job.zero, &part.pairs[g][2 * quad][row], &part.pairs[g][2 * quad + 1][row]);
-        } else {
-          __builtin_memcpy(&part.quads[g][quad][row], &codes, sizeof(codes));
-        }
-      }
-  }
+  });
 }
 
 // Elements 2 * pair and 2 * pair + 1 of k.

@@ -23,6 +23,7 @@ const Kernels kKernels = {
     .block_tiles = nullptr,
     .block_runs = nullptr,
     .block_tile = 0,
+    .byte_unit = nullptr,
     .pack_activations = pack_activations,
     .matmul = matmul,
     .gate_up = gate_up,

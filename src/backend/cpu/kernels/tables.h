@@ -26,6 +26,7 @@ void dot_ternary_rows(const uint8_t* panel, const uint8_t* act, int m, int64_t n
 // bf16_panel.cc, if kBf16Blocks; tile: bf16 [n_in / 32, m, 32]
 void pack_blocks(const float* x, int64_t stride, int m, int64_t n_in, uint8_t* tile);
 void matmul_in_bf16(const MatmulJob& job, const PanelRange& range);
+void matmul_in_int8(const MatmulJob& job, const PanelRange& range);  // int8_panel.cc, if kBf16Blocks
 void matmul(const MatmulJob& job, const PanelRange& range);
 void gate_up(const MatmulJob& gate, const MatmulJob& up, int act, const PanelRange& range);
 
