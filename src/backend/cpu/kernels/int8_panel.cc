@@ -1,5 +1,5 @@
-// Products of many tokens and quantized weights on a matrix unit that multiplies bytes (Kernels::byte_unit). A part of a
-// panel is unpacked to bytes in the first-level cache. The unit then computes the integer sums of some groups, and
+// Products of many tokens and quantized weights on a matrix unit that multiplies bytes (Kernels::byte_unit). A part of
+// a panel is unpacked to bytes in the first-level cache. The unit then computes the integer sums of some groups, and
 // vectors apply the scales: the same integers, scales and order as in quant_tile.cc, so the results have the same bits.
 //
 // The unit and the vectors work in turns, because a core that has instructions of the unit in flight runs half as many

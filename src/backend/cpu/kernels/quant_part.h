@@ -7,7 +7,8 @@ namespace ingot::cpu::INGOT_ISA {
 constexpr int kPartGroups = kSuperGroups;                 // groups of 32 in a part
 using PartScales = float[2][kPartGroups][2][kPanelRows];  // [scales and minima, group, part of the group, row]
 
-// Groups [first, first + n) of a panel. With `ahead`, prefetches later groups. put(group, quad, row, codes) gets four codes of each of rows [row, row + W).
+// Groups [first, first + n) of a panel. With `ahead`, prefetches later groups. put(group, quad, row, codes) gets four
+// codes of each of rows [row, row + W).
 template <int kind, bool ahead, class Put>
 INLINE void unpack_part(const MatmulJob& job, const uint8_t* panel, int64_t first, int n, PartScales& part_scales,
                         Put&& put) {
