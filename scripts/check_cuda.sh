@@ -32,10 +32,8 @@ else
   PATH=$(pwd)/$toolkit/bin:$PATH
 fi
 
-# Sources that need other libraries' headers are left out where these are missing.
-files=$(find src/backend/cuda tests/backend/cuda/run_time_kernels.cu -name '*.cu' -o -path 'src/*' -name '*.cc')
-for header in cublasLt.h nvrtc.h; do
-  [ -e "$include/$header" ] || files=$(echo "$files" | xargs grep -L "<$header>")
-done
+# Left out: nvrtc.cc, which needs a header that CMake writes, and where its header is missing, what needs cuBLASLt.
+files=$(find src/backend/cuda tests/backend/cuda/run_time_kernels.cu -name '*.cu' -o -path 'src/*' -name '*.cc' ! -name nvrtc.cc)
+[ -e "$include/cublasLt.h" ] || files=$(echo "$files" | xargs grep -L "<cublasLt.h>")
 echo "$files" | xargs -P "$(nproc)" -n 1 "$0" "$build" "$include"
 echo "check-cuda: $(echo "$files" | wc -l) files compile"
