@@ -2,7 +2,6 @@
 #pragma once
 #include "backend/block.h"
 #include "backend/blocks/join.h"
-#include "backend/blocks/low_rank.h"
 
 namespace ingot {
 
@@ -15,7 +14,8 @@ struct KdaBlock {
   Weight wq, wk, wv;             // [keys, dim], where keys = n_heads * head_dim
   Tensor conv_q, conv_k, conv_v;  // [keys, width]
   Weight w_beta;                 // [n_heads, dim]
-  LowRank rates, gate;           // [rank, dim] and [keys, rank], without a bias
+  Weight w_decay_low, w_decay;   // [rank, dim], [keys, rank]
+  Weight w_gate_low, w_gate;     // [rank, dim], [keys, rank]
   Tensor decay;                  // n_heads elements
   Tensor dt;                     // [1, keys]
   NormArgs value_norm;           // weight [1, head_dim]
