@@ -5,10 +5,11 @@
     bench/random_speech.py large-v3-turbo ggml-turbo.bin; bench/cpu/random_model.py llama-3.1-8b 8b.gguf --type Q4_K_M
     bench/speech_beside_text.py 8b.gguf ggml-turbo.bin --device cuda --concurrency 16
 
-The recording is ten minutes of voice-like sound (random_speech.py), or FILE of --sound. It is sent at once to /v1/audio/transcriptions with
-a temperature, so that no window is written twice. Text is written without drafts, so each token is a step. Prints a line for each run of `ingot bench serve`: percentiles of the gaps in ms, tokens
-a second, and whether the recording was being transcribed during the whole run. Then the seconds that the recording took, by itself and
-beside the text.
+The recording is ten minutes of voice-like sound (random_speech.py), or FILE of --sound. It is sent at once to
+/v1/audio/transcriptions with a temperature, so that no window is written twice. Text is written without drafts, so each
+token is a step. Prints a line for each run of `ingot bench serve`: percentiles of the gaps in ms, tokens a second, and
+whether the recording was being transcribed during the whole run. Then the seconds that the recording took, by itself
+and beside the text.
 """
 import argparse
 import json
