@@ -202,6 +202,9 @@ class Backend {
   // ---- fused ops: the default body defines the meaning of each ----
   virtual void qkv(const QkvArgs& args);
   virtual void gate_up(const GateUpArgs& args);
+  virtual void wkv7(const Wkv7Args& args);
+  // Products that do not depend on one another.
+  virtual void matmuls(std::span<const Product> products);
   // residual += x w^T + bias
   virtual void matmul_add(Tensor residual /* in, out [n, n_out] */, Tensor x /* [n, n_in] */, const Weight& w,
                           Tensor bias = {});

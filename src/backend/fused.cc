@@ -37,6 +37,21 @@ void Backend::gate_up(const GateUpArgs& a) {
   act_mul(a.y, a.y, up, a.act);
 }
 
+void Backend::wkv7(const Wkv7Args& a) {
+  wkv7_inputs(a.inputs);
+  rank_one_rule(a.rule);
+  wkv7_outputs(a.outputs);
+  if (a.out.data != a.outputs.y.data) copy(a.out, a.outputs.y);
+}
+
+void Backend::matmuls(std::span<const Product> products) {
+  for (const Product& p : products) {
+    matmul(p.y, p.x, *p.w, p.bias);
+    if (p.act) act(p.y, *p.act);
+    if (p.cap != 0) scale(p.y, 1, p.cap);
+  }
+}
+
 void Backend::matmul_add(Tensor residual, Tensor x, const Weight& w, Tensor bias) {
   const Tensor y = scratch(residual.rows, residual.cols);
   matmul(y, x, w, bias);

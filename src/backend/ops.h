@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <limits>
+#include <optional>
 
 #include "backend/kv.h"
 #include "backend/state.h"
@@ -130,6 +131,16 @@ struct RouteArgs {
   }
 };
 
+// y = x w^T + bias, and then the activation of y and a soft cap: cap tanh(y / cap).
+struct Product {
+  Tensor y;  // out: [n, n_out]
+  Tensor x;  // [n, n_in]
+  const Weight* w = nullptr;
+  Tensor bias = {};  // [1, n_out] or empty
+  std::optional<Activation> act = {};
+  float cap = 0;  // 0: no cap
+};
+
 // y = act(x w_gate^T + b_gate) * (x w_up^T + b_up), where x is normalised first if norm.weight is set.
 struct GateUpArgs {
   Tensor y;                                         // out: [n, ffn]
@@ -237,7 +248,8 @@ struct KdaInputsArgs {
 // where S_before is S before the token.
 struct RankOneRuleArgs {
   Tensor y;                 // out: [n_tokens, n_heads * value_dim]
-  Tensor q, keep, a, b, k;  // [n_tokens, n_heads * key_dim]
+  Tensor q, keep, a, b, k;  // [n_tokens, n_heads * key_dim]; keep, a and b are overwritten
+  float least_keep = 0;     // no element of keep is less
   Tensor v;                 // as y
   StateCache* states = nullptr;
   int buffer = 0;  // of the states: n_heads matrices [key_dim, value_dim]
@@ -276,6 +288,15 @@ struct Wkv7OutputsArgs {
   Tensor r_k;      // [1, n_heads * head_dim]
   NormArgs norm;   // weight and bias [1, n_heads * head_dim]
   int n_heads = 0;
+};
+
+// All of RWKV-7's mixer between its products: the inputs of the rule, the rule, and its outputs. Only out and
+// inputs.v_first are defined afterwards.
+struct Wkv7Args {
+  Tensor out;  // out: as outputs.y; may be outputs.y
+  Wkv7InputsArgs inputs;
+  RankOneRuleArgs rule;
+  Wkv7OutputsArgs outputs;
 };
 
 // The scan of a state-space model in which each element of a channel's state S decays by a factor of its own (Mamba,

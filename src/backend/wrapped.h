@@ -204,6 +204,12 @@ class Wrapped : public Backend {
     around("add_reduced", x, [&] { inner_->add_reduced(x, y, normed, norm); });
   }
   bool norms_sums(const Tensor& x, const NormArgs& norm) const override { return inner_->norms_sums(x, norm); }
+  void wkv7(const Wkv7Args& args) override {
+    around("wkv7", args.out, [&] { inner_->wkv7(args); });
+  }
+  void matmuls(std::span<const Product> products) override {
+    around("matmuls", products[0].y, [&] { inner_->matmuls(products); });
+  }
   void matmul_add(Tensor residual, Tensor x, const Weight& w, Tensor bias) override {
     around("matmul_add", residual, [&] { inner_->matmul_add(residual, x, w, bias); });
   }

@@ -102,6 +102,44 @@ inline OpCase gate_up_case(Format gate, Format up, MatmulShape s, Activation act
           2.5 * std::max(format_error(gate), format_error(up))};
 }
 
+// Products of two inputs, with every end that a product may have. `other`: the format of a third of the weights.
+inline OpCase matmuls_case(Format format, Format other, MatmulShape s) {
+  return {"matmuls",
+          label("matmuls", format, s) + fmt::format(" and {}", info(other).name),
+          2.5 * std::max(weight_error(format), weight_error(other)),
+          5 * matmul_flops(s),
+          matmul_bytes(format, s, 5),
+          [=](OpRig& rig) {
+            std::vector<Product> products;
+            std::vector<Tensor> outputs;
+            Backend& backend = rig.backend();
+            const auto input = [&](int64_t n_in) {
+              const Tensor drawn = rig.activations(s.n, n_in), x = backend.alloc(backend.act_dtype(), s.n, n_in);
+              backend.copy(x, drawn);
+              return x;
+            };
+            const Tensor wide = input(s.n_in), narrow = input(s.n_in / 2);
+            const auto add = [&](const Tensor& x, Format of, int64_t n_out, bool bias) -> Product& {
+              outputs.push_back(rig.output(s.n, n_out));
+              products.push_back({.y = outputs.back(), .x = x, .w = &rig.weight(of, n_out, x.cols)});
+              if (bias) products.back().bias = rig.values(1, n_out);
+              return products.back();
+            };
+            add(wide, format, s.n_out, false);
+            add(wide, format, s.n_out + 9, true);
+            add(narrow, other, s.n_out, false).act = Activation::kSigmoid;
+            add(wide, other, 7, true).cap = 1;
+            add(narrow, format, s.n_out, true).act = Activation::kSquaredRelu;
+            return OpRun{[=, &rig] {
+                           if (rig.unfused()) return rig.backend().Backend::matmuls(products);
+                           rig.backend().matmuls(products);
+                         },
+                         outputs};
+          },
+          0,
+          2.5 * std::max(format_error(format), format_error(other))};
+}
+
 inline OpCase norm_matmul_case(Format format, MatmulShape s) {
   // The norm's weights spread the values, so the largest of a group is further from most of the others.
   return {"norm_matmul",
@@ -407,6 +445,9 @@ inline void add_matmul_cases(std::vector<OpCase>& cases) {
   for (const int64_t n : {1, 14, 40}) {
     cases.push_back(gate_up_case(Format::Q4_K, Format::Q6_K, {n, 200, 512}, Activation::kSilu));
     cases.push_back(gate_up_case(Format::F16, Format::Q4_0, {n, 96, 64}, Activation::kSilu));
+    cases.push_back(matmuls_case(Format::F16, Format::Q4_0, {n, 96, 128}));
+    cases.push_back(matmuls_case(Format::F16, Format::F16, {n, 200, 4096}));
+    cases.push_back(matmuls_case(Format::Q4_K, Format::F16, {n, 200, 512}));
     cases.push_back(gate_up_case(Format::BF16, Format::F32, {n, 96, 64}, Activation::kSilu));
   }
 }

@@ -41,9 +41,9 @@ class Scans : public RecurrenceRig {
   template <class Layer>
   void expect_ref_over_many_tokens(const Layer& layer) {
     const auto states = backend_->make_states(layer.shape()), ref_states = ref_->make_states(layer.shape());
-    const int lengths[2][3] = {{65, 63, 64}, {random_.integer(64, 200), 128, 2}};
+    const int lengths[3][3] = {{65, 63, 64}, {random_.integer(64, 200), 128, 2}, {random_.integer(512, 800), 1, 270}};
     int past[3] = {};
-    for (int step = 0; step < 2 && !HasFailure(); ++step) {
+    for (int step = 0; step < 3 && !HasFailure(); ++step) {
       Steps steps;
       for (int seq = 0; seq < 3; ++seq) {
         steps.add(past[seq], lengths[step][seq], 2 * seq + (step + 1) % 2, 2 * seq + step % 2);

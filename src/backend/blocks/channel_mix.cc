@@ -16,8 +16,8 @@ void run_block(const ChannelMixBlock& b, Backend& backend) {
   const auto [input, first_norm] = input_of(backend, b, norm_out);
   if (first_norm.weight) backend.norm(norm_out, input, first_norm);
   backend.mix_tokens({.y = mixed, .x = norm_out, .mix = b.mix, .states = b.states, .buffer = b.first_state});
-  backend.matmul(hidden, mixed, b.w_up);
-  backend.act(hidden, b.act);
+  const Product up{.y = hidden, .x = mixed, .w = &b.w_up, .act = b.act};
+  backend.matmuls({&up, 1});
   join(backend, b.join, x, backend.token_rows(b.branch), hidden, b.w_down, {}, norm_out);
 }
 

@@ -25,11 +25,12 @@ void run_block(const DeltaBlock& b, Backend& backend) {
   const Tensor q = channels.slice_cols(0, keys), k = channels.slice_cols(keys, keys),
                v = channels.slice_cols(2 * keys, values);
   backend.norm_matmul(q, input, norm_out, first_norm, b.wq);
-  backend.matmul(k, norm_out, b.wk);
-  backend.matmul(v, norm_out, b.wv);
-  backend.matmul(gates, norm_out, b.gate);
-  backend.matmul(beta, norm_out, b.w_beta);
-  backend.matmul(alpha, norm_out, b.w_alpha);
+  const Product products[] = {{.y = k, .x = norm_out, .w = &b.wk},
+                              {.y = v, .x = norm_out, .w = &b.wv},
+                              {.y = gates, .x = norm_out, .w = &b.gate},
+                              {.y = beta, .x = norm_out, .w = &b.w_beta},
+                              {.y = alpha, .x = norm_out, .w = &b.w_alpha}};
+  backend.matmuls(products);
   int buffer = b.first_state;
   const auto convolve = [&](const Tensor& rows, const Tensor& weight) {
     backend.short_conv({.x = rows, .weight = weight, .states = b.states, .buffer = buffer++});
@@ -49,8 +50,8 @@ void run_block(const DeltaBlock& b, Backend& backend) {
                       .buffer = buffer});
   const Tensor heads = read.reshape(x.rows * b.n_heads, b.value_dim);
   backend.norm(heads, heads, b.value_norm);
-  backend.act_mul(read, gates, read, Activation::kSilu);
-  join(backend, b.join, x, backend.token_rows(b.branch), read, b.wo, {}, norm_out);
+  backend.act_mul(gates, gates, read, Activation::kSilu);
+  join(backend, b.join, x, backend.token_rows(b.branch), gates, b.wo, {}, norm_out);
 }
 
 }  // namespace ingot

@@ -1,13 +1,14 @@
 #include "backend/blocks/kda.h"
 
 #include "backend/backend.h"
+#include "backend/blocks/product_list.h"
 
 namespace ingot {
 
 void KdaBlock::lay_out(Buffers& buffers) {
   buffers.scratch_f32(qkv, 3 * keys());
   buffers.scratch_f32(beta, n_heads);
-  buffers.scratch_act(low, rank);
+  buffers.scratch_act(low, 2 * int64_t{rank});
   for (Tensor* rows : {&keep, &a, &b, &read}) buffers.scratch_f32(*rows, keys());
   buffers.scratch_act(gates, keys());
   if (!join.is_plain()) buffers.scratch_f32(branch, x.cols);
@@ -22,13 +23,13 @@ void run_block(const KdaBlock& b, Backend& backend) {
   const Tensor q = qkv.slice_cols(0, keys), k = qkv.slice_cols(keys, keys), v = qkv.slice_cols(2 * keys, keys);
   const auto [input, first_norm] = input_of(backend, b, norm_out);
   backend.norm_matmul(q, input, norm_out, first_norm, b.wq);
-  backend.matmul(k, norm_out, b.wk);
-  backend.matmul(v, norm_out, b.wv);
-  backend.matmul(beta, norm_out, b.w_beta);
-  backend.matmul(low, norm_out, b.w_decay_low);
-  backend.matmul(keep, low, b.w_decay);
-  backend.matmul(low, norm_out, b.w_gate_low);
-  backend.matmul(gates, low, b.w_gate);
+  ProductList products(low);
+  products.add(k, norm_out, b.wk);
+  products.add(v, norm_out, b.wv);
+  products.add(beta, norm_out, b.w_beta);
+  products.add(keep, norm_out, b.rates);
+  products.add(gates, norm_out, b.gate);
+  products.run(backend);
   int buffer = b.first_state;
   for (const auto& [rows, weight] : {std::pair{q, b.conv_q}, {k, b.conv_k}, {v, b.conv_v}})
     backend.short_conv({.x = rows, .weight = weight, .states = b.states, .buffer = buffer++});
@@ -38,8 +39,8 @@ void run_block(const KdaBlock& b, Backend& backend) {
                          .buffer = buffer});
   const Tensor heads = read.reshape(x.rows * b.n_heads, b.head_dim);
   backend.norm(heads, heads, b.value_norm);
-  backend.gate(read, gates);
-  join(backend, b.join, x, backend.token_rows(b.branch), read, b.wo, {}, norm_out);
+  backend.act_mul(gates, gates, read, Activation::kSigmoid);
+  join(backend, b.join, x, backend.token_rows(b.branch), gates, b.wo, {}, norm_out);
 }
 
 }  // namespace ingot

@@ -2,6 +2,7 @@
 #pragma once
 #include "backend/block.h"
 #include "backend/blocks/join.h"
+#include "backend/blocks/low_rank.h"
 
 namespace ingot {
 
@@ -14,8 +15,7 @@ struct KdaBlock {
   Weight wq, wk, wv;             // [keys, dim], where keys = n_heads * head_dim
   Tensor conv_q, conv_k, conv_v;  // [keys, width]
   Weight w_beta;                 // [n_heads, dim]
-  Weight w_decay_low, w_decay;   // [rank, dim], [keys, rank]
-  Weight w_gate_low, w_gate;     // [rank, dim], [keys, rank]
+  LowRank rates, gate;           // [rank, dim] and [keys, rank], without a bias
   Tensor decay;                  // n_heads elements
   Tensor dt;                     // [1, keys]
   NormArgs value_norm;           // weight [1, head_dim]

@@ -6,7 +6,8 @@ namespace ingot {
 
 void RgLruBlock::lay_out(Buffers& buffers) {
   buffers.has_experts(n_heads, head_dim);
-  for (Tensor* rows : {&channels, &gated, &input_gates, &decay_gates}) buffers.scratch_f32(*rows, width());
+  buffers.scratch_act(gated, width());
+  for (Tensor* rows : {&channels, &input_gates, &decay_gates}) buffers.scratch_f32(*rows, width());
   if (!join.is_plain()) buffers.scratch_f32(branch, x.cols);
 }
 

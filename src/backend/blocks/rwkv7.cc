@@ -1,28 +1,18 @@
 #include "backend/blocks/rwkv7.h"
 
 #include "backend/backend.h"
+#include "backend/blocks/product_list.h"
 
 namespace ingot {
 namespace {
 
 enum Mixes : uint8_t { kOfR, kOfDecay, kOfK, kOfV, kOfRate, kOfGate };
 
-enum class Between : uint8_t { kNothing, kTanh, kSigmoid };
-
-// y = f(x down^T) up^T + bias; low: scratch.
-void multiply(Backend& backend, const Tensor& y, const Tensor& x, const LowRank& w, const Tensor& low, Between f) {
-  const Tensor part = low.slice_cols(0, w.down.n_out);
-  backend.matmul(part, x, w.down);
-  if (f == Between::kTanh) backend.scale(part, 1, 1);  // a cap of 1 is the hyperbolic tangent
-  if (f == Between::kSigmoid) backend.act(part, Activation::kSigmoid);
-  backend.matmul(y, part, w.up, w.bias);
-}
-
 }  // namespace
 
 void Rwkv7Block::lay_out(Buffers& buffers) {
   buffers.scratch_act(mixed, 6 * x.cols);
-  buffers.scratch_act(low, largest_rank);
+  buffers.scratch_act(low, ranks);
   for (Tensor* rows : {&r, &k, &v, &keep, &a, &b, &v_gate, &gates, &read}) buffers.scratch_f32(*rows, x.cols);
   if (!join.is_plain()) buffers.scratch_f32(branch, x.cols);
 }
@@ -36,28 +26,42 @@ void run_block(const Rwkv7Block& b, Backend& backend) {
   if (first_norm.weight) backend.norm(norm_out, input, first_norm);
   backend.mix_tokens({.y = mixed, .x = norm_out, .mix = b.mix, .states = b.states, .buffer = b.first_state});
   const auto mix = [&](int i) { return mixed.slice_cols(i * x.cols, x.cols); };
-  backend.matmul(r, mix(kOfR), b.wr);
-  backend.matmul(k, mix(kOfK), b.wk);
-  backend.matmul(v, mix(kOfV), b.wv);
-  multiply(backend, keep, mix(kOfDecay), b.decay, low, Between::kTanh);
-  multiply(backend, rate, mix(kOfRate), b.rate, low, Between::kNothing);
-  multiply(backend, gates, mix(kOfGate), b.gate, low, Between::kSigmoid);
-  if (v_gate) multiply(backend, v_gate, mix(kOfV), b.value, low, Between::kNothing);
-  backend.wkv7_inputs({.k = k,
-                       .keep = keep,
-                       .b = rate,
-                       .a = a,
-                       .v = v,
-                       .v_gate = v_gate,
-                       .v_first = rows(b.streams),
-                       .k_k = b.k_k,
-                       .k_a = b.k_a,
-                       .n_heads = b.n_heads});
-  backend.rank_one_rule({.y = read, .q = r, .keep = keep, .a = a, .b = rate, .k = k, .v = v, .states = b.states,
-                         .buffer = b.first_state + 1});
-  backend.wkv7_outputs({.y = read, .r = r, .k = k, .v = v, .gate = gates, .r_k = b.r_k, .norm = b.head_norm,
-                        .n_heads = b.n_heads});
-  join(backend, b.join, x, rows(b.branch), read, b.wo, {}, norm_out);
+  ProductList products(low);
+  products.add(r, mix(kOfR), b.wr);
+  products.add(k, mix(kOfK), b.wk);
+  products.add(v, mix(kOfV), b.wv);
+  products.add(keep, mix(kOfDecay), b.decay, {}, 1);  // a cap of 1 is the hyperbolic tangent
+  products.add(rate, mix(kOfRate), b.rate);
+  products.add(gates, mix(kOfGate), b.gate, Activation::kSigmoid);
+  if (v_gate) products.add(v_gate, mix(kOfV), b.value);
+  products.run(backend);
+  constexpr float kLeastKeep = 0.54f;  // exp(-0.6065), and room for rounding
+  const Tensor out = backend.act_dtype() == read.dtype ? read : mix(0);
+  backend.wkv7(
+      {.out = out,
+       .inputs = {.k = k,
+                  .keep = keep,
+                  .b = rate,
+                  .a = a,
+                  .v = v,
+                  .v_gate = v_gate,
+                  .v_first = rows(b.streams),
+                  .k_k = b.k_k,
+                  .k_a = b.k_a,
+                  .n_heads = b.n_heads},
+       .rule = {.y = read,
+                .q = r,
+                .keep = keep,
+                .a = a,
+                .b = rate,
+                .k = k,
+                .least_keep = kLeastKeep,
+                .v = v,
+                .states = b.states,
+                .buffer = b.first_state + 1},
+       .outputs = {
+           .y = read, .r = r, .k = k, .v = v, .gate = gates, .r_k = b.r_k, .norm = b.head_norm, .n_heads = b.n_heads}});
+  join(backend, b.join, x, rows(b.branch), out, b.wo, {}, norm_out);
 }
 
 }  // namespace ingot

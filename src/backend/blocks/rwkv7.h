@@ -21,7 +21,7 @@ struct Rwkv7Block {
   Tensor k_k, k_a, r_k;      // [1, dim]
   NormArgs head_norm;        // weight and bias [1, dim]
   Weight wo;                 // [dim, dim]
-  int n_heads = 0, head_dim = 0, largest_rank = 0;
+  int n_heads = 0, head_dim = 0, ranks = 0;  // ranks: the sum of all
   bool is_first = false;     // of the layers
   StateCache* states = nullptr;
   int first_state = 0;       // buffers: the last token, the heads' matrices

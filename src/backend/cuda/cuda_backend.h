@@ -102,6 +102,8 @@ class CudaBackend final : public Backend, public RecordedSteps {
   void gate_up(const GateUpArgs& args) override;
   void add_normed(Tensor x, Tensor y, const NormArgs& args, float factor) override;
   void gated_norm(Tensor y, Tensor x, Tensor gate, const NormArgs& args) override;
+  void wkv7(const Wkv7Args& args) override;
+  void matmuls(std::span<const Product> products) override;
   void matmul_add(Tensor residual, Tensor x, const Weight& w, Tensor bias) override;
   void norm_matmul(Tensor y, Tensor x, Tensor normed, const NormArgs& args, const Weight& w, Tensor bias) override;
   void plain_layers(const PlainLayersBlock& block) override;

@@ -116,6 +116,12 @@ void CudaBackend::attention(Tensor y, Tensor q, const KvCache& kv, const Attenti
 
 void CudaBackend::matmul(Tensor y, Tensor x, const Weight& w, Tensor bias) { products_.run(y, x, w, bias); }
 
+void CudaBackend::wkv7(const Wkv7Args& args) {
+  if (!recurrence_.step_wkv7(args)) Backend::wkv7(args);
+}
+
+void CudaBackend::matmuls(std::span<const Product> products) { products_.run_all(products); }
+
 void CudaBackend::matmul_add(Tensor residual, Tensor x, const Weight& w, Tensor bias) {
   cuda::Products::Input input{x};
   products_.run(residual, input, w, bias, /*accumulate=*/true);

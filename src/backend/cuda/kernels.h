@@ -91,6 +91,14 @@ struct Matvec {
   const QkvEnd* end = nullptr;                // dot_rows: what becomes of q, k and v; y[0] is q after rope
   SpecialisedKernels* specialised = nullptr;  // may be null
 };
+// dot_jobs.cu: independent products of one row each, halves on 16 bytes, with dense weights that can_matvec().
+inline constexpr size_t kMaxDotJobs = 8;
+struct DotJob {
+  const PackedWeight* w = nullptr;
+  const Product* product = nullptr;
+};
+void dot_jobs(std::span<const DotJob> jobs, Device& device);
+
 bool can_matvec(const PackedWeight& w);
 bool share_matvec(const PackedWeight& a, const PackedWeight& b);  // whether one launch can compute both
 size_t matvec_scratch(const Tensor& x);

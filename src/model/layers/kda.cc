@@ -40,10 +40,10 @@ constexpr MatrixRow kMatrices[] = {
     matrix("blk.{}.attn_k.weight", ATTN("k_proj"), at<&B::wk>, kKeys, kModelDim),
     matrix("blk.{}.attn_v.weight", ATTN("v_proj"), at<&B::wv>, kKeys, kModelDim),
     matrix("blk.{}.ssm_beta.weight", ATTN("b_proj"), at<&B::w_beta>, kHeads, kModelDim),
-    matrix("blk.{}.ssm_f_a.weight", ATTN("f_a_proj"), at<&B::w_decay_low>, kRank, kModelDim),
-    matrix("blk.{}.ssm_f_b.weight", ATTN("f_b_proj"), at<&B::w_decay>, kKeys, kRank),
-    matrix("blk.{}.ssm_g_a.weight", ATTN("g_a_proj"), at<&B::w_gate_low>, kRank, kModelDim),
-    matrix("blk.{}.ssm_g_b.weight", ATTN("g_b_proj"), at<&B::w_gate>, kKeys, kRank),
+    matrix("blk.{}.ssm_f_a.weight", ATTN("f_a_proj"), at<&B::rates, &LowRank::down>, kRank, kModelDim),
+    matrix("blk.{}.ssm_f_b.weight", ATTN("f_b_proj"), at<&B::rates, &LowRank::up>, kKeys, kRank),
+    matrix("blk.{}.ssm_g_a.weight", ATTN("g_a_proj"), at<&B::gate, &LowRank::down>, kRank, kModelDim),
+    matrix("blk.{}.ssm_g_b.weight", ATTN("g_b_proj"), at<&B::gate, &LowRank::up>, kKeys, kRank),
     matrix("blk.{}.attn_output.weight", ATTN("o_proj"), at<&B::wo>, kModelDim, kKeys),
 };
 

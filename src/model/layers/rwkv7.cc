@@ -2,7 +2,6 @@
 // of both. Directories have the names and keys of the package fla.
 #include "model/layers/rwkv7.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "backend/blocks/channel_mix.h"
@@ -182,7 +181,7 @@ Block make(const Config& c, int layer) {
   B b{.norm = norm_of(c),
       .n_heads = c.dim / r.head_dim,
       .head_dim = r.head_dim,
-      .largest_rank = std::max({r.decay_rank, r.rate_rank, r.value_rank, r.gate_rank}),
+      .ranks = r.decay_rank + r.rate_rank + r.value_rank + r.gate_rank,
       .is_first = layer == 0,
       .join = join_of(c, layer)};
   b.head_norm.eps = r.head_eps;

@@ -146,38 +146,56 @@ struct Step {
   }
 };
 
+// A unit of a warp: 16 outputs of a row tile. The next one is kWarps units ahead.
+struct Unit {
+  int index, row_tile, of_tile;  // of_tile: its number in the row tile
+
+  __device__ __forceinline__ Unit(int of, int n_tiles)
+      : index(of), row_tile(of / n_tiles), of_tile(of - row_tile * n_tiles) {}
+  __device__ __forceinline__ void advance(int n_tiles) {
+    index += kWarps;
+    for (of_tile += kWarps; of_tile >= n_tiles; of_tile -= n_tiles) ++row_tile;
+  }
+};
+
 // A warp's ring, and the place in the weights from which it copies next. The steps of the two gate matrices alternate.
 template <class K, int kGates>
 struct Ring {
   const Params& p;
   const uint32_t base;  // a shared address
   const int end, lane;  // end: of the block's units
-  int unit, left = 0;   // to be copied next; its steps
+  Unit ahead;           // the unit after the one that is copied
+  int expert = 0;       // of `ahead`, read before it is needed
+  int left = 0;         // steps to be copied of the unit
   int slot = 0;         // to be filled next
   From from[kGates] = {};
 
   __device__ __forceinline__ Ring(const Params& of, uint32_t base_of, int first_unit, int end_of, int lane_of)
-      : p(of), base(base_of), end(end_of), lane(lane_of), unit(first_unit) {
+      : p(of), base(base_of), end(end_of), lane(lane_of), ahead(first_unit, of.n_tiles) {
+    read_expert();
     aim();
 #pragma unroll 1
     for (int i = 0; i < p.n_slots / 2 - 1; ++i) copy_next<0>(), copy_next<1 % kGates>();
     copy_next<0>();
   }
+  __device__ __forceinline__ void read_expert() {
+    if (ahead.index < end) expert = __ldcg(&p.order.tiles[ahead.row_tile].expert);
+  }
   __device__ __forceinline__ void aim() {
     left = 0;
-    if (unit >= end) return;
-    const int tile = unit / p.n_tiles, expert = __ldcg(&p.order.tiles[tile].expert);
+    if (ahead.index >= end) return;
     left = p.n_steps;
 #pragma unroll
-    for (int j = 0; j < kGates; ++j)
-      from[j] = from_of<K>(matrix_of(p.w[j], expert), unit - tile * p.n_tiles, lane, p.n_steps);
+    for (int j = 0; j < kGates; ++j) from[j] = from_of<K>(matrix_of(p.w[j], expert), ahead.of_tile, lane, p.n_steps);
+    ahead.advance(p.n_tiles);
+    read_expert();
   }
   template <int kGate>
   __device__ __forceinline__ void copy_next() {
     if (left > 0) {
       copy_step<K>(base + slot * K::kSlotBytes, from[kGate], lane);
       from[kGate].codes += 512 * K::kPieces, from[kGate].scales += 32 * K::kScaleBytes;
-      if (kGate == kGates - 1 && --left == 0) unit += kWarps, aim();
+      if (kGate == kGates - 1 && --left == 0) aim();
     }
     end_copies();
     slot = slot + 1 == p.n_slots ? 0 : slot + 1;
@@ -225,7 +243,7 @@ struct Block {
   }
 
   template <int n_sets>
-  __device__ __forceinline__ void use_unit(Ring<K, kGates>& ring, int unit, int own) const {
+  __device__ __forceinline__ void use_unit(Ring<K, kGates>& ring, int of_tile, int own) const {
     float acc[kGates][n_sets][2] = {};
 #pragma unroll 1
     for (int step = 0; step < p.n_steps; ++step) {
@@ -241,8 +259,7 @@ struct Block {
       for (int j = 0; j < kGates; ++j)
 #pragma unroll
         for (int r = 0; r < 2; ++r) total[j][r] = acc[j][set][r];
-      write(total, tiles[own].expert, rows[own * kStreamRows + token],
-            int64_t{unit % p.n_tiles} * kTileRows + lane / 4);
+      write(total, tiles[own].expert, rows[own * kStreamRows + token], int64_t{of_tile} * kTileRows + lane / 4);
     }
   }
   // The slot that was used before is filled again.
@@ -277,15 +294,15 @@ struct Block {
 
   // The units from `first` on, some row tiles at a time.
   __device__ __forceinline__ void run(Ring<K, kGates>& ring, int first, int end) const {
-    int unit = first + warp;
+    Unit unit(first + warp, p.n_tiles);
 #pragma unroll 1
     for (int tile = first / p.n_tiles; tile * p.n_tiles < end; tile += kTilesAtOnce) {
       stage_tiles(tile, min(kTilesAtOnce, (end - 1) / p.n_tiles - tile + 1));
       __syncthreads();
 #pragma unroll 1
-      for (; unit < min(end, (tile + kTilesAtOnce) * p.n_tiles); unit += kWarps) {
-        const int own = unit / p.n_tiles - tile;
-        tiles[own].n > kSetRows ? use_unit<2>(ring, unit, own) : use_unit<1>(ring, unit, own);
+      for (; tile + kTilesAtOnce > unit.row_tile && end > unit.index; unit.advance(p.n_tiles)) {
+        const int own = unit.row_tile - tile;
+        tiles[own].n > kSetRows ? use_unit<2>(ring, unit.of_tile, own) : use_unit<1>(ring, unit.of_tile, own);
       }
       __syncthreads();
     }

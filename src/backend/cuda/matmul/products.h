@@ -30,6 +30,7 @@ class Products {
   // y = x w^T + bias, or y += x w^T + bias.
   void run(const Tensor& y, Input& input, const Weight& w, Tensor bias, bool accumulate);
   void run(const Tensor& y, const Tensor& x, const Weight& w, const Tensor& bias);
+  void run_all(std::span<const Product> all);
   void gate_up(const GateUpArgs& args);
   // Returns false, and does nothing, if no kernel finishes these heads.
   bool qkv(const QkvArgs& args);
@@ -50,6 +51,9 @@ class Products {
   std::optional<Tensor> joined_product(Input& input, std::span<const Weight* const> weights);
   bool can_run_side_by_side(const Input& input, std::span<const Weight* const> weights);
   void products(std::span<const Tensor> y, Input& input, std::span<const Weight* const> weights);
+  std::vector<Product> run_together(std::span<const Product> all);
+  void run_neighbours(std::span<const Product> all, Input& input);
+  size_t run_side_by_side(std::span<const Product> all, Input& input);
   bool qkv_in_one_launch(const QkvArgs& args, Input& input);
   // time_products.cc
   double time_kernel(const MatmulKernel& kernel, const std::vector<const Weight*>& weights, int64_t rows);

@@ -1,4 +1,4 @@
-// Products of one input with several weights: gate and up, or queries, keys and values.
+// Products of one input with several weights (gate and up, or queries, keys and values), and independent products.
 #include <algorithm>
 #include <utility>
 
@@ -67,6 +67,78 @@ void Products::products(std::span<const Tensor> y, Input& input, std::span<const
     if (!done[i]) run(y[i], input, *weights[i], {}, false);
 }
 
+// Products of one input. Neighbours of one layout share a launch, or run side by side.
+void Products::run_neighbours(std::span<const Product> all, Input& input) {
+  for (size_t i = 0; i < all.size();) {
+    const std::span<const Product> left = all.subspan(i);
+    const MatmulKernel& kernel = choice_.kernel_for(*left[0].w, input.x.rows);
+    if (kernel.run == nullptr) {
+      i += run_side_by_side(left, input);
+      continue;
+    }
+    Matvec m{};
+    for (const Product& p : left) {
+      if (m.n_jobs == 3 || !alike(*left[0].w, *p.w) || p.y.dtype != left[0].y.dtype ||
+          !kernel.can(device_.limits(), weights_.ready(*p.w), input.x.rows))
+        break;
+      m.jobs[m.n_jobs] = {&packed(*p.w), data_of(p.bias)};
+      m.y[m.n_jobs++] = p.y;
+    }
+    launch(kernel, m, input);
+    i += static_cast<size_t>(m.n_jobs);
+  }
+}
+
+// The number of products that have run: all, or the first one.
+size_t Products::run_side_by_side(std::span<const Product> all, Input& input) {
+  std::vector<const Weight*> weights;
+  std::vector<Tensor> outputs;
+  for (const Product& p : all) weights.push_back(p.w), outputs.push_back(p.y);
+  const bool has_bias = std::ranges::any_of(all, [](const Product& p) { return bool{p.bias}; });
+  if (all.size() == 1 || has_bias || !can_run_side_by_side(input, weights)) {
+    run(all[0].y, input, *all[0].w, all[0].bias, /*accumulate=*/false);
+    return 1;
+  }
+  products(outputs, input, weights);
+  return all.size();
+}
+
+void Products::run_all(std::span<const Product> all) {
+  const std::vector<Product> others = run_together(all);
+  for (size_t i = 0; i < others.size();) {
+    size_t end = i + 1;
+    while (end < others.size() && others[end].x.data == others[i].x.data && others[end].x.cols == others[i].x.cols) ++end;
+    Input input{core_.aligned(others[i].x)};
+    run_neighbours(std::span(others).subspan(i, end - i), input);
+    i = end;
+  }
+  for (const Product& p : others) {
+    if (p.act) act_rows(p.y, *p.act, {}, device_);
+    if (p.cap != 0) scale_rows(p.y, 1, p.cap, device_);
+  }
+  check_launch("act_rows");
+}
+
+// Runs some products in one launch. Returns the others.
+std::vector<Product> Products::run_together(std::span<const Product> all) {
+  std::vector<Product> others;
+  std::vector<DotJob> jobs;
+  for (const Product& p : all) {
+    const bool is_job = p.x.rows == 1 && p.x.dtype == DType::kF16 && on_16_bytes(p.x) &&
+                        (p.y.dtype == DType::kF32 || p.y.dtype == DType::kF16) && jobs.size() < kMaxDotJobs &&
+                        choice_.kernel_for(*p.w, 1).run == matvec && weights_.ready(*p.w).layout == Layout::kDense;
+    if (is_job)
+      jobs.push_back({.w = &packed(*p.w), .product = &p});
+    else
+      others.push_back(p);
+  }
+  if (!jobs.empty()) {
+    dot_jobs(jobs, device_);
+    check_launch("dot_jobs");
+  }
+  return others;
+}
+
 void Products::gate_up(const GateUpArgs& a) {
   const PackedWeight &w_gate = weights_.ready(*a.w_gate), &w_up = packed(*a.w_up);
   Input input = input_of(a.x, a.normed, a.norm, *a.w_gate);
@@ -114,7 +186,6 @@ bool Products::qkv(const QkvArgs& a) {
   const bool norms_all_heads = a.q_norm.weight && a.q_norm.weight.cols != a.head_dim;
   if (norms_all_heads || !can_finish_qkv(a)) return false;
   const Weight* weights[] = {a.wq, a.wk, a.wv};
-  const Tensor outputs[] = {a.q, a.k, a.v};
   weights_.ready(*a.wq);
   Input input = input_of(a.x, a.normed, a.norm, *a.wq);
   const auto finish = [&](const Tensor& q, const Tensor& k, const Tensor& v) {
@@ -126,24 +197,8 @@ bool Products::qkv(const QkvArgs& a) {
     return finish(all->slice_cols(0, a.q.cols), all->slice_cols(a.q.cols, a.k.cols),
                   all->slice_cols(a.q.cols + a.k.cols, a.v.cols));
   if (qkv_in_one_launch(a, input)) return true;
-  for (int i = 0; i < 3;) {  // neighbours of one layout share a launch, or run side by side
-    const MatmulKernel& kernel = choice_.kernel_for(*weights[i], input.x.rows);
-    if (kernel.run == nullptr) {
-      const int n = i == 0 && can_run_side_by_side(input, weights) ? 3 : 1;
-      products(std::span(outputs).subspan(i, n), input, std::span(weights).subspan(i, n));
-      i += n;
-      continue;
-    }
-    Matvec m{};
-    const int first = i;
-    for (; i < 3 && alike(*weights[first], *weights[i]) &&
-           kernel.can(device_.limits(), packed(*weights[i]), input.x.rows);
-         ++i) {
-      m.jobs[m.n_jobs].w = &packed(*weights[i]);
-      m.y[m.n_jobs++] = outputs[i];
-    }
-    launch(kernel, m, input);
-  }
+  const Product all[] = {{.y = a.q, .w = a.wq}, {.y = a.k, .w = a.wk}, {.y = a.v, .w = a.wv}};
+  run_neighbours(all, input);
   return finish(a.q, a.k, a.v);
 }
 

@@ -2,6 +2,7 @@
 // token, and their inputs for Kimi's delta attention. A few lanes have some columns of a head's matrix in registers,
 // and sum their shares. So a token's result never depends on the batch.
 #include "backend/cuda/recurrence/columns.cuh"
+#include "backend/cuda/recurrence/rank_one.cuh"
 #include "backend/cuda/recurrence/recurrence.cuh"
 #include "backend/cuda/recurrence/recurrence.h"
 
@@ -54,15 +55,6 @@ __global__ void __launch_bounds__(kHeadLanes) kda_inputs_kernel(const __grid_con
   }
 }
 
-struct RankOne {
-  float* y;
-  const float *q, *keep, *a, *b, *k, *v;
-  int64_t y_stride, q_stride, keep_stride, a_stride, b_stride, k_stride, v_stride;
-  int key_dim, value_dim;
-  DeviceStates states;
-  DeviceBatch batch;
-};
-
 // The inputs of a few tokens in shared memory. Rows past the last are zeros.
 template <int kRows, int kTokens>
 struct RuleTokens {
@@ -96,7 +88,10 @@ __global__ void __launch_bounds__(kRuleThreads) rank_one_kernel(const __grid_con
             local = static_cast<int>(threadIdx.x) / kColumnLanes * kLaneColumns,
             column = static_cast<int>(blockIdx.x) * kBlockColumns + local;
   const int n_columns = min(kLaneColumns, p.value_dim - column);  // lanes past the last column only take part in sums
-  const int begin = p.batch.q_start[seq], end = p.batch.q_start[seq + 1], in = p.batch.state_in[seq];
+  const int start = p.batch.q_start[seq], end = p.batch.q_start[seq + 1],
+            n_chunked = end - start >= p.fewest_chunked ? (end - start) / kRuleChunk * kRuleChunk : 0,
+            begin = start + n_chunked, in = n_chunked > 0 ? p.batch.state_out[seq] : p.batch.state_in[seq];
+  if (n_chunked > 0 && begin == end) return;
   copy_tokens<kPacks>(chunks[0], p, head, begin, min(kTokens, end - begin));
   const int64_t of_column = int64_t{head} * p.value_dim + column, place = of_column * p.key_dim;
   const float* before = p.states.data + in * p.states.slot_floats + place;
@@ -184,27 +179,33 @@ void kda_inputs(const KdaInputsArgs& a, Device& device) {
 }
 
 void rank_one_rule(const RankOneRuleArgs& a, const DeviceStates& states, const DeviceBatch& batch, int n_seqs,
-                   int most_tokens, Device& device) {
+                   int most_tokens, bool chunks, Device& device) {
   if (n_seqs == 0) return;
   const StateBuffer& s = a.states->buffer(a.buffer);
-  const RankOne p{.y = a.y.f32(),
-                  .q = a.q.f32(),
-                  .keep = a.keep.f32(),
-                  .a = a.a.f32(),
-                  .b = a.b.f32(),
-                  .k = a.k.f32(),
-                  .v = a.v.f32(),
-                  .y_stride = a.y.stride,
-                  .q_stride = a.q.stride,
-                  .keep_stride = a.keep.stride,
-                  .a_stride = a.a.stride,
-                  .b_stride = a.b.stride,
-                  .k_stride = a.k.stride,
-                  .v_stride = a.v.stride,
-                  .key_dim = static_cast<int>(s.rows),
-                  .value_dim = static_cast<int>(s.cols),
-                  .states = states,
-                  .batch = batch};
+  RankOne p{.y = a.y.f32(),
+            .q = a.q.f32(),
+            .keep = a.keep.f32(),
+            .a = a.a.f32(),
+            .b = a.b.f32(),
+            .k = a.k.f32(),
+            .v = a.v.f32(),
+            .y_stride = a.y.stride,
+            .q_stride = a.q.stride,
+            .keep_stride = a.keep.stride,
+            .a_stride = a.a.stride,
+            .b_stride = a.b.stride,
+            .k_stride = a.k.stride,
+            .v_stride = a.v.stride,
+            .n_heads = static_cast<int>(s.count),
+            .key_dim = static_cast<int>(s.rows),
+            .value_dim = static_cast<int>(s.cols),
+            .fewest_chunked = INT32_MAX,
+            .states = states,
+            .batch = batch};
+  if (chunks && most_tokens >= kFewestRuleTokens && can_chunk_rule(a, p)) {
+    p.fewest_chunked = kFewestRuleTokens;
+    rule_chunks(p, n_seqs, most_tokens, device);
+  }
   const dim3 grid(blocks_for(p.value_dim, kBlockColumns), static_cast<unsigned>(s.count),
                   static_cast<unsigned>(n_seqs));
   static_assert(kMaxKeyDim <= 32 * kColumnLanes);

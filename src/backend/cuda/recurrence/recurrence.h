@@ -1,6 +1,6 @@
 // Kernels of recurrent layers (recurrence.cu, delta_chunks.cu, delta_walk.cu, ssm_scan.cu, ssm_chunks.cu,
-// selective_scan.cu, selective_parts.cu, rank_one.cu, rwkv7.cu, rg_lru.cu). States are f32. The batch contains the
-// slots to read and write.
+// selective_scan.cu, selective_parts.cu, rank_one.cu, rank_one_chunks.cu, rwkv7.cu, wkv7_token.cu,
+// rg_lru.cu). States are f32. The batch contains the slots to read and write.
 #pragma once
 #include <driver_types.h>
 
@@ -30,16 +30,22 @@ void short_conv(const ShortConvArgs& args, const DeviceStates& states, const Dev
 // bits. The batch's sequences have fewest_tokens to most_tokens tokens.
 void delta_rule(const DeltaRuleArgs& args, const DeviceStates& states, const DeviceBatch& batch, int n_seqs,
                 int fewest_tokens, int most_tokens, bool chunks, Device& device);
+// The same for Mamba-2. With `parts`, which has room for ssm_part_floats() floats unless that is 0, the chunks of few
+// long sequences are processed in parts at once.
+int64_t ssm_part_floats(const Device& device, const SsmScanArgs& args, int n_tokens, int n_seqs, int most_tokens);
 void ssm_scan(const SsmScanArgs& args, const DeviceStates& states, const DeviceBatch& batch, int n_seqs,
-              int fewest_tokens, int most_tokens, bool chunks, Device& device);
+              int fewest_tokens, int most_tokens, bool chunks, float* parts, Device& device);
 void rg_lru(const RgLruArgs& args, const DeviceStates& states, const DeviceBatch& batch, int n_seqs, Device& device);
 void kda_inputs(const KdaInputsArgs& args, Device& device);
 void rank_one_rule(const RankOneRuleArgs& args, const DeviceStates& states, const DeviceBatch& batch, int n_seqs,
-                   int most_tokens, Device& device);
+                   int most_tokens, bool chunks, Device& device);
 void mix_tokens(const MixTokensArgs& args, const DeviceStates& states, const DeviceBatch& batch, int n_tokens,
                 Device& device);
 void wkv7_inputs(const Wkv7InputsArgs& args, Device& device);
 void wkv7_outputs(const Wkv7OutputsArgs& args, Device& device);
+// wkv7_token.cu: for sequences of one token.
+bool can_step_wkv7(const Wkv7Args& args, const DeviceStates& states);
+void step_wkv7(const Wkv7Args& args, const DeviceStates& states, const DeviceBatch& batch, int n_seqs, Device& device);
 // With `parts`, which has room for selective_part_floats() floats, sequences of at least kFewestInParts tokens are cut
 // into parts, and the result then differs in the last bits.
 inline constexpr int kFewestInParts = 256, kMaxPartState = 16;

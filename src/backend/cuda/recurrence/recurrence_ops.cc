@@ -76,8 +76,14 @@ void RecurrenceOps::ssm_scan(const SsmScanArgs& args) {
   CHECK_EQ(args.b.cols, args.n_groups * s.rows);
   if (s.rows > kMaxStateDim)
     throw Error("states of {} rows are more than cuda supports ({}): use the device cpu", s.rows, kMaxStateDim);
+  float* parts = nullptr;
+  const int64_t floats = core_.deterministic ? 0
+                                             : ssm_part_floats(core_.device, args, core_.step.n_tokens,
+                                                               core_.step.n_seqs, core_.step.max_q_len);
+  if (floats > 0)
+    parts = static_cast<float*>(core_.memory.scratch(Scratch::kUp, static_cast<size_t>(floats) * sizeof(float)));
   cuda::ssm_scan(args, states.at(args.buffer), core_.step.view(), core_.step.n_seqs, core_.step.min_q_len,
-                 core_.step.max_q_len, !core_.deterministic, core_.device);
+                 core_.step.max_q_len, !core_.deterministic, parts, core_.device);
   check_launch("ssm_scan");
 }
 
@@ -119,7 +125,7 @@ void RecurrenceOps::rank_one_rule(const RankOneRuleArgs& args) {
   CHECK_EQ(args.v.cols, s.count * s.cols);
   check_key_dim(s.rows);
   cuda::rank_one_rule(args, states.at(args.buffer), core_.step.view(), core_.step.n_seqs, core_.step.max_q_len,
-                      core_.device);
+                      !core_.deterministic, core_.device);
   check_launch("rank_one_rule");
 }
 
@@ -141,6 +147,15 @@ void RecurrenceOps::wkv7_outputs(const Wkv7OutputsArgs& args) {
   check_key_dim(args.y.cols / args.n_heads);
   cuda::wkv7_outputs(args, core_.device);
   check_launch("wkv7_outputs");
+}
+
+bool RecurrenceOps::step_wkv7(const Wkv7Args& args) {
+  const DeviceStates states = static_cast<const CudaStates&>(*args.rule.states).at(args.rule.buffer);
+  if (core_.deterministic || core_.step.min_q_len != 1 || core_.step.max_q_len != 1 || !can_step_wkv7(args, states))
+    return false;
+  cuda::step_wkv7(args, states, core_.step.view(), core_.step.n_seqs, core_.device);
+  check_launch("step_wkv7");
+  return true;
 }
 
 }  // namespace ingot::cuda

@@ -26,6 +26,7 @@ class RecurrenceOps {
   void mix_tokens(const MixTokensArgs& args);
   void wkv7_inputs(const Wkv7InputsArgs& args);
   void wkv7_outputs(const Wkv7OutputsArgs& args);
+  bool step_wkv7(const Wkv7Args& args);  // returns false, and does nothing, unless all sequences have one token
 
   Written written() const { return written_; }  // what a step writes
 

@@ -9,6 +9,10 @@
 // through the chunks of a sequence: a block has 32 columns of a head's matrix, in registers as f32. Products are on the
 // tensor cores, from halves, with sums in f32. While the matrix is updated, the next chunk's c and x are copied; while
 // the outputs are computed, its b.
+//
+// A walk is a chain of copies and barriers, so few sequences leave most of the GPU waiting. Their sequences are cut into
+// parts of some chunks: all parts are walked at once without outputs, from zeros; a third kernel joins their matrices;
+// and all parts are walked again, from the matrices before them.
 #include "backend/cuda/memory.h"
 #include "backend/cuda/recurrence/ssm_scan.cuh"
 #include "backend/cuda/recurrence/tiles.cuh"
@@ -21,6 +25,8 @@ namespace {
 
 constexpr int kSsmTokens = kChunkedScanTokens, kSsmWarps = 8, kSsmThreads = 32 * kSsmWarps;
 constexpr float kLargestHalf = 65504.0f;
+constexpr int kFewestPartTokens = 256, kMostParts = 16;  // of a sequence
+constexpr int kBusyBlocks = 4;  // of a multiprocessor; more of them wait less for one another than parts would save
 constexpr int kScanSlice = 32, kScanSliceRow = kScanSlice + 8,
               kPairsRow = kSsmTokens + 8;  // rows in halves, against bank conflicts
 
@@ -49,19 +55,26 @@ struct Halves {
         c_stride(2 * p.c_stride) {}
 };
 
-// Steps, and sums of decay * step from the chunk's first token on. A thread handles a head.
-__device__ __forceinline__ void find_steps(const Scan& p, int group, int64_t first, int n) {
+// Steps, and sums of decay * step from the chunk's first token on. steps: room for room floats. All threads compute
+// steps, because a step needs a logarithm; then a thread adds up those of a head.
+__device__ __forceinline__ void find_steps(const Scan& p, float* steps, int room, int group, int64_t first, int n) {
   constexpr float kLeast = -60.0f;  // of one token, after which nothing is left of the state
-  const int sharing = p.n_heads / p.n_groups;
-  for (int h = group * sharing + static_cast<int>(threadIdx.x); h < (group + 1) * sharing; h += kSsmThreads) {
-    const float decay = p.decay[h], bias = p.dt_bias[h];
-    float sum = 0;
-    for (int64_t t = first; t < first + n; ++t) {
-      float& dt = p.dt[t * p.dt_stride + h];
-      const float step = step_of(p, dt, bias);
-      dt = step;
-      p.keep[t * p.keep_stride + h] = sum += fmaxf(decay * step, kLeast);
+  const int sharing = p.n_heads / p.n_groups, most = room / kSsmTokens;
+  for (int done = 0; done < sharing; done += most) {
+    const int head = group * sharing + done, n_heads = min(most, sharing - done);
+    for (int i = threadIdx.x; i < n * n_heads; i += kSsmThreads) {
+      const int t = i / n_heads, h = i % n_heads;
+      float& dt = p.dt[(first + t) * p.dt_stride + head + h];
+      steps[i] = dt = step_of(p, dt, p.dt_bias[head + h]);
     }
+    __syncthreads();
+    for (int h = threadIdx.x; h < n_heads; h += kSsmThreads) {
+      const float decay = p.decay[head + h];
+      float sum = 0;
+      for (int t = 0; t < n; ++t)
+        p.keep[(first + t) * p.keep_stride + head + h] = sum += fmaxf(decay * steps[t * n_heads + h], kLeast);
+    }
+    __syncthreads();
   }
 }
 
@@ -77,6 +90,7 @@ __global__ void __launch_bounds__(kSsmThreads) pairs_kernel(const __grid_constan
   const int begin = p.batch.q_start[seq], length = p.batch.q_start[seq + 1] - begin, n = min(kSsmTokens, length - done);
   if (length < kSsmTokens || n <= 0) return;
   const int64_t first = begin + done;
+  find_steps(p, reinterpret_cast<float*>(shared), kSsmTokens * kRow, group, first, n);
   const Halves<kState> halves(p, group);
   for (int t = warp; t < kSsmTokens; t += kSsmWarps) {
     float4 of_b[kPerLane] = {}, of_c[kPerLane] = {};
@@ -100,7 +114,6 @@ __global__ void __launch_bounds__(kSsmThreads) pairs_kernel(const __grid_constan
       reinterpret_cast<uint2*>(halves.c + (first + t) * halves.c_stride)[i] = c4;
     }
   }
-  find_steps(p, group, first, n);
   __syncthreads();
   // A warp has 16 rows and 32 columns of the products; those above the diagonal are not used.
   const int row = warp % 4 * 16, column = warp / 4 * 32;
@@ -137,17 +150,19 @@ struct ScanWalk {
   float step[kSsmTokens], sum[kSsmTokens];
 };
 
-// Copies the chunk's c, products and x; tokens past the last are zeros.
-template <int kState>
+// What a walk computes: all of a sequence; of a part, its matrix if it began with zeros; the outputs of a part.
+enum class Walk { kAll, kEnd, kOutputs };
+
+// Copies the chunk's x from a column on, and for outputs c and products; tokens past the last are zeros.
+template <Walk kWalk, int kState>
 __device__ __forceinline__ void copy_for_outputs(ScanWalk<kState>& w, const Scan& p, const Halves<kState>& halves,
-                                                 int head, int64_t first, int n) {
+                                                 int head, int column, int64_t first, int n) {
   constexpr int kPieces = kState / 8, kOfPairs = kSsmTokens / 8, kOfX = kScanSlice / 4;
-  const int column = head * p.head_dim + static_cast<int>(blockIdx.x) * kScanSlice;
-  for (int i = threadIdx.x; i < kSsmTokens * kPieces; i += kSsmThreads) {
+  for (int i = threadIdx.x; kWalk != Walk::kEnd && i < kSsmTokens * kPieces; i += kSsmThreads) {
     const int t = i / kPieces, piece = i % kPieces * 8;
     copy16(w.c + t * kStateRow<kState> + piece, halves.c + (t < n ? (first + t) * halves.c_stride : 0) + piece, t < n);
   }
-  for (int i = threadIdx.x; i < kSsmTokens * kOfPairs; i += kSsmThreads) {
+  for (int i = threadIdx.x; kWalk != Walk::kEnd && i < kSsmTokens * kOfPairs; i += kSsmThreads) {
     const int t = i / kOfPairs, piece = i % kOfPairs * 8;
     copy16(w.pairs + t * kPairsRow + piece, halves.pairs + (t < n ? (first + t) * halves.c_stride : 0) + piece, t < n);
   }
@@ -174,9 +189,9 @@ __device__ __forceinline__ void end_copies() { asm volatile("cp.async.commit_gro
 __device__ __forceinline__ void await_older_copies() { asm volatile("cp.async.wait_group 1;" ::: "memory"); }
 
 // Gives the products their decays, and x its steps. n tokens.
-template <int kState>
+template <Walk kWalk, int kState>
 __device__ __forceinline__ void decay_inputs(ScanWalk<kState>& w, int n) {
-  for (int i = threadIdx.x; i < kSsmTokens * kSsmTokens / 2; i += kSsmThreads) {
+  for (int i = threadIdx.x; kWalk != Walk::kEnd && i < kSsmTokens * kSsmTokens / 2; i += kSsmThreads) {
     const int t = i / (kSsmTokens / 2), s = i % (kSsmTokens / 2) * 2;
     uint32_t& pair = *reinterpret_cast<uint32_t*>(w.pairs + t * kPairsRow + s);
     const float2 product = __half22float2(half2_of(pair));
@@ -189,7 +204,8 @@ __device__ __forceinline__ void decay_inputs(ScanWalk<kState>& w, int n) {
     const int t = i / (kScanSlice / 2), column = i % (kScanSlice / 2) * 2;
     const float2 x = *reinterpret_cast<const float2*>(w.inputs + t * kScanSlice + column);
     const float step = w.step[t], left = step * __expf(fminf(last - w.sum[t], 0.0f));
-    *reinterpret_cast<uint32_t*>(w.x + t * kScanSliceRow + column) = finite_pair_of(step * x.x, step * x.y);
+    if (kWalk != Walk::kEnd)
+      *reinterpret_cast<uint32_t*>(w.x + t * kScanSliceRow + column) = finite_pair_of(step * x.x, step * x.y);
     *reinterpret_cast<uint32_t*>(w.left + t * kScanSliceRow + column) = finite_pair_of(left * x.x, left * x.y);
   }
 }
@@ -274,19 +290,36 @@ struct ScanRows {
   }
 };
 
-// Some columns of a head's matrix, through all chunks of a sequence.
-template <int kState>
-__global__ void __launch_bounds__(kSsmThreads) scan_walk_kernel(const __grid_constant__ Scan p) {
+// The parts of long sequences.
+struct ScanParts {
+  Scan scan;
+  float* matrices;  // [parts, n_heads, head_dim, state_dim]: after each part, or before it
+  int tokens;       // of a part: some chunks
+
+  // Parts are in the order of sequences, with gaps.
+  __device__ float* at(int first_token, int seq) const {
+    return matrices + int64_t{first_token / tokens + seq} * scan.n_heads * scan.head_dim * scan.state_dim;
+  }
+};
+
+// Some columns of a head's matrix, through all chunks of a sequence or of a part.
+template <int kState, Walk kWalk>
+__global__ void __launch_bounds__(kSsmThreads, kState <= 128 ? 3 : 1)
+    scan_walk_kernel(const __grid_constant__ ScanParts parts) {
   extern __shared__ __align__(128) char shared[];
   ScanWalk<kState>& w = *reinterpret_cast<ScanWalk<kState>*>(shared);
   start_dependent();
-  const int head = blockIdx.y, seq = blockIdx.z, first_column = static_cast<int>(blockIdx.x) * kScanSlice;
-  const int begin = p.batch.q_start[seq], length = p.batch.q_start[seq + 1] - begin, in = p.batch.state_in[seq];
-  if (length < kSsmTokens) return;
+  const Scan& p = parts.scan;
+  const int head = blockIdx.y, slices = p.head_dim / kScanSlice, part = static_cast<int>(blockIdx.x) / slices,
+            seq = blockIdx.z, first_column = static_cast<int>(blockIdx.x) % slices * kScanSlice;
+  const int start = p.batch.q_start[seq], stop = p.batch.q_start[seq + 1], in = p.batch.state_in[seq];
+  const int begin = start + part * parts.tokens, end = kWalk == Walk::kAll ? stop : min(begin + parts.tokens, stop);
+  if (stop - start < kSsmTokens || begin >= stop || (kWalk == Walk::kEnd && end == stop)) return;
   const Halves<kState> halves(p, head / (p.n_heads / p.n_groups));
-  copy_for_outputs(w, p, halves, head, begin, kSsmTokens);
+  const int column = head * p.head_dim + first_column;  // of x
+  copy_for_outputs<kWalk>(w, p, halves, head, column, begin, min(kSsmTokens, end - begin));
   end_copies();
-  copy_for_state(w, halves, begin, kSsmTokens);
+  copy_for_state(w, halves, begin, min(kSsmTokens, end - begin));
   end_copies();
   ScanRows<kState> rows;
   const auto place_of = [&](int row, int column) {
@@ -295,44 +328,88 @@ __global__ void __launch_bounds__(kSsmThreads) scan_walk_kernel(const __grid_con
   const auto show = [&](float& element, int row, int column) {
     w.s[column * kStateRow<kState> + row] = from_float<half>(fminf(fmaxf(element, -kLargestHalf), kLargestHalf));
   };
-  const float *before = p.states.data + in * p.states.slot_floats, skip = p.skip[head];
-  rows.each([&](float& element, int row, int column) {
-    element = in >= 0 ? before[place_of(row, column)] : 0.0f;
-    show(element, row, column);
-  });
-  for (int done = 0; done < length; done += kSsmTokens) {
-    const int n = min(kSsmTokens, length - done), next = max(0, min(kSsmTokens, length - done - kSsmTokens));
-    const int64_t first = begin + done;
+  const float *before = kWalk == Walk::kAll ? p.states.data + in * p.states.slot_floats : parts.at(begin, seq),
+              skip = p.skip[head];
+  if (kWalk != Walk::kEnd) {
+    const bool is_kept = kWalk == Walk::kOutputs || in >= 0;
+    rows.each([&](float& element, int row, int column) {
+      element = is_kept ? before[place_of(row, column)] : 0.0f;
+      show(element, row, column);
+    });
+  }
+  for (int first = begin; first < end; first += kSsmTokens) {
+    const int n = min(kSsmTokens, end - first), next = max(0, min(kSsmTokens, end - first - kSsmTokens));
     await_older_copies();
     __syncthreads();
-    decay_inputs(w, n);
+    decay_inputs<kWalk>(w, n);
     __syncthreads();
-    put_scan_outputs(w, p.y + first * p.y_stride + head * p.head_dim + first_column, p.y_stride, skip, n);
+    if (kWalk != Walk::kEnd) put_scan_outputs(w, p.y + first * p.y_stride + column, p.y_stride, skip, n);
     const float keep = __expf(w.sum[n - 1]);
+    if (kWalk == Walk::kOutputs && next == 0 && end < stop) return;
     __syncthreads();
-    if (next > 0) copy_for_outputs(w, p, halves, head, first + kSsmTokens, next);
+    if (next > 0) copy_for_outputs<kWalk>(w, p, halves, head, column, first + kSsmTokens, next);
     end_copies();
     await_older_copies();
     __syncthreads();
     rows.update(w, keep);
-    rows.each(show);
+    if (kWalk != Walk::kEnd) rows.each(show);
     __syncthreads();
     if (next > 0) copy_for_state(w, halves, first + kSsmTokens, next);
     end_copies();
   }
-  float* after = p.states.data + p.batch.state_out[seq] * p.states.slot_floats;
+  float* after =
+      kWalk == Walk::kEnd ? parts.at(begin, seq) : p.states.data + p.batch.state_out[seq] * p.states.slot_floats;
   rows.each([&](float& element, int row, int column) { after[place_of(row, column)] = element; });
 }
 
+constexpr int kJoinThreads = 256, kJoinPack = 4;
+
+// A thread handles some elements of a head's matrix, and replaces the matrix after each part by the one before it.
+__global__ void __launch_bounds__(kJoinThreads) join_scans_kernel(const __grid_constant__ ScanParts parts) {
+  start_dependent();
+  const Scan& p = parts.scan;
+  const int seq = blockIdx.z, head = blockIdx.y, start = p.batch.q_start[seq], stop = p.batch.q_start[seq + 1],
+            in = p.batch.state_in[seq], size = p.head_dim * p.state_dim,
+            element = (static_cast<int>(blockIdx.x) * kJoinThreads + threadIdx.x) * kJoinPack;
+  if (stop - start < kSsmTokens || element >= size) return;
+  const int64_t place = int64_t{head} * size + element;
+  float4 s = in >= 0 ? *reinterpret_cast<const float4*>(p.states.data + in * p.states.slot_floats + place) : float4{};
+  for (int begin = start; begin < stop; begin += parts.tokens) {
+    auto* matrix = reinterpret_cast<float4*>(parts.at(begin, seq) + place);
+    const float4 after = *matrix;
+    *matrix = s;
+    if (begin + parts.tokens >= stop) break;
+    float sum = 0;
+    for (int t = begin + kSsmTokens; t <= begin + parts.tokens; t += kSsmTokens)
+      sum += p.keep[int64_t{t - 1} * p.keep_stride + head];
+    const float keep = __expf(sum);
+    s = make_float4(fmaf(keep, s.x, after.x), fmaf(keep, s.y, after.y), fmaf(keep, s.z, after.z),
+                    fmaf(keep, s.w, after.w));
+  }
+}
+
 template <int kState>
-void start_chunks(const Scan& p, int n_seqs, int most_tokens, Device& device) {
-  const auto of_seqs = static_cast<unsigned>(n_seqs);
+void start_chunks(const ScanParts& parts, int n_seqs, int most_tokens, Device& device) {
+  const Scan& p = parts.scan;
+  const auto of_seqs = static_cast<unsigned>(n_seqs), heads = static_cast<unsigned>(p.n_heads);
   launch(device, pairs_kernel<kState>,
          dim3(blocks_for(most_tokens, kSsmTokens), static_cast<unsigned>(p.n_groups), of_seqs), kSsmThreads,
          size_t{2} * kSsmTokens * kStateRow<kState> * sizeof(half), p);
-  launch(device, scan_walk_kernel<kState>,
-         dim3(static_cast<unsigned>(p.head_dim / kScanSlice), static_cast<unsigned>(p.n_heads), of_seqs), kSsmThreads,
-         sizeof(ScanWalk<kState>), p);
+  const auto walk = [&](auto kernel, unsigned n_parts) {
+    launch(device, kernel, dim3(static_cast<unsigned>(p.head_dim / kScanSlice) * n_parts, heads, of_seqs), kSsmThreads,
+           sizeof(ScanWalk<kState>), parts);
+  };
+  if (parts.matrices == nullptr) return walk(scan_walk_kernel<kState, Walk::kAll>, 1);
+  const unsigned n_parts = blocks_for(most_tokens, parts.tokens);
+  walk(scan_walk_kernel<kState, Walk::kEnd>, n_parts - 1);
+  launch(device, join_scans_kernel,
+         dim3(blocks_for(p.head_dim * p.state_dim, kJoinThreads * kJoinPack), heads, of_seqs), kJoinThreads, 0, parts);
+  walk(scan_walk_kernel<kState, Walk::kOutputs>, n_parts);
+}
+
+// Of a part: some chunks.
+int part_tokens(int most_tokens) {
+  return std::max(kFewestPartTokens, (most_tokens / kMostParts + kSsmTokens - 1) / kSsmTokens * kSsmTokens);
 }
 
 bool is_on_packs(const float* data, int64_t stride) {
@@ -350,10 +427,18 @@ bool recurrence::can_chunk_scan(const Device& device, const Scan& p) {
          is_on_packs(p.y, p.y_stride) && device.most_shared() >= needed;
 }
 
-void recurrence::scan_chunks(const Scan& p, int n_seqs, int most_tokens, Device& device) {
-  p.state_dim == 64    ? start_chunks<64>(p, n_seqs, most_tokens, device)
-  : p.state_dim == 128 ? start_chunks<128>(p, n_seqs, most_tokens, device)
-                       : start_chunks<256>(p, n_seqs, most_tokens, device);
+int64_t ssm_part_floats(const Device& device, const SsmScanArgs& a, int n_tokens, int n_seqs, int most_tokens) {
+  const StateBuffer& s = a.states->buffer(a.buffer);
+  const int64_t n_blocks = n_seqs * s.count * (s.cols / kScanSlice);
+  if (n_blocks >= int64_t{kBusyBlocks} * device.n_multiprocessors() || most_tokens < 2 * kFewestPartTokens) return 0;
+  return (n_tokens / part_tokens(most_tokens) + n_seqs + 1) * s.size();
+}
+
+void recurrence::scan_chunks(const Scan& p, float* matrices, int n_seqs, int most_tokens, Device& device) {
+  const ScanParts parts{.scan = p, .matrices = matrices, .tokens = part_tokens(most_tokens)};
+  p.state_dim == 64    ? start_chunks<64>(parts, n_seqs, most_tokens, device)
+  : p.state_dim == 128 ? start_chunks<128>(parts, n_seqs, most_tokens, device)
+                       : start_chunks<256>(parts, n_seqs, most_tokens, device);
 }
 
 }  // namespace ingot::cuda

@@ -98,7 +98,7 @@ void start_scan(const Scan& p, dim3 grid, bool is_long, bool packs, Device& devi
 }  // namespace
 
 void ssm_scan(const SsmScanArgs& a, const DeviceStates& states, const DeviceBatch& batch, int n_seqs, int fewest_tokens,
-              int most_tokens, bool chunks, Device& device) {
+              int most_tokens, bool chunks, float* parts, Device& device) {
   if (n_seqs == 0) return;
   const StateBuffer& s = a.states->buffer(a.buffer);
   Scan p{.y = a.y.f32(),
@@ -127,7 +127,7 @@ void ssm_scan(const SsmScanArgs& a, const DeviceStates& states, const DeviceBatc
          .batch = batch};
   if (chunks && most_tokens >= kChunkedScanTokens && can_chunk_scan(device, p)) {
     p.fewest_chunked = kChunkedScanTokens;
-    scan_chunks(p, n_seqs, most_tokens, device);
+    scan_chunks(p, parts, n_seqs, most_tokens, device);
     if (fewest_tokens >= kChunkedScanTokens) return;
   }
   const dim3 grid(blocks_for(p.head_dim, kBlockColumns), static_cast<unsigned>(p.n_heads),

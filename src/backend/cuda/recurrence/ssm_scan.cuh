@@ -25,6 +25,7 @@ __device__ __forceinline__ float step_of(const Scan& p, float dt, float bias) {
 // ssm_chunks.cu: for all sequences of at least kChunkedScanTokens.
 inline constexpr int kChunkedScanTokens = 64;
 bool can_chunk_scan(const Device& device, const Scan& p);
-void scan_chunks(const Scan& p, int n_seqs, int most_tokens, Device& device);
+// matrices: see ssm_part_floats() (recurrence.h).
+void scan_chunks(const Scan& p, float* matrices, int n_seqs, int most_tokens, Device& device);
 
 }  // namespace ingot::cuda::recurrence
