@@ -62,8 +62,11 @@ def transcribe(url, sound):
     request = urllib.request.Request(url + "/v1/audio/transcriptions", body,
                                      {"Content-Type": f"multipart/form-data; boundary={BOUNDARY}"})
     start = time.monotonic()
-    with urllib.request.urlopen(request, timeout=3600) as answer:
-        answer.read()
+    try:
+        with urllib.request.urlopen(request, timeout=3600) as answer:
+            answer.read()
+    except urllib.error.HTTPError as error:
+        raise OSError(f"{error}: {error.read().decode()}") from error
     return time.monotonic() - start
 
 

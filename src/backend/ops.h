@@ -12,7 +12,7 @@ namespace ingot {
 
 enum class NormKind : uint8_t { kRms, kLayer };
 // kClampedSwiglu is the activation of gpt-oss: g = min(gate, 7), u = clamp(up, -7, 7), g sigmoid(1.702 g) (u + 1).
-// kSquaredRelu and kSigmoid have no gate.
+// A feed-forward of kSquaredRelu or kSigmoid has no gate.
 enum class Activation : uint8_t { kSilu, kGeluTanh, kGelu, kClampedSwiglu, kSquaredRelu, kSigmoid };
 
 // What multiplies a group of elements: a number, or a function of it.

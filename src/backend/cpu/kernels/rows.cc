@@ -46,11 +46,6 @@ INLINE float total(const float* x, int64_t n, Fn&& f) {
   return sum((sums[0] + sums[1]) + (sums[2] + sums[3])) + rest;
 }
 
-template <int act>
-INLINE void act_mul_all(float* y, const float* gate, const float* up, int64_t n) {
-  map(y, gate, up, n, [](F g, F u) { return gated<act>(g, u); });
-}
-
 }  // namespace
 
 void norm(float* y, const float* x, int64_t n, const float* weight, const float* bias, float eps, bool layer_norm) {
@@ -76,22 +71,11 @@ void add_scaled(float* x, const float* y, float factor, int64_t n) {
 }
 
 void act_mul(float* y, const float* gate, const float* up, int64_t n, int act) {
-  if (act == kSilu) return act_mul_all<kSilu>(y, gate, up, n);
-  if (act == kGeluTanh) return act_mul_all<kGeluTanh>(y, gate, up, n);
-  if (act == kClampedSwiglu) return act_mul_all<kClampedSwiglu>(y, gate, up, n);
-  act_mul_all<kGelu>(y, gate, up, n);
+  for_activation(act, [&]<int kind>(ActivationOf<kind>) { map(y, gate, up, n, [](F g, F u) { return gated<kind>(g, u); }); });
 }
 
 void act(float* x, int64_t n, int act) {
-  if (act == kSquaredRelu)
-    return map(x, x, n, [](F v) {
-      const F positive = v > 0.0f ? v : v - v;
-      return positive * positive;
-    });
-  if (act == kSigmoid) return map(x, x, n, [](F v) { return sigmoid(v); });
-  if (act == kSilu) return map(x, x, n, [](F v) { return activate<kSilu>(v); });
-  if (act == kGeluTanh) return map(x, x, n, [](F v) { return activate<kGeluTanh>(v); });
-  map(x, x, n, [](F v) { return activate<kGelu>(v); });
+  for_activation(act, [&]<int kind>(ActivationOf<kind>) { map(x, x, n, [](F v) { return activate<kind>(v); }); });
 }
 
 void scale(float* x, int64_t n, float factor, float softcap) {

@@ -1,6 +1,7 @@
 // Independent products of one row each with dense weights, in one launch. A block has the rows of weights of one
 // product. Some lanes of a warp read a row: as many as the row has work for. The first reads of a row begin before the
 // previous kernel has ended.
+#include <algorithm>
 #include <bit>
 
 #include "backend/cuda/kernels.h"
