@@ -116,9 +116,7 @@ void CudaBackend::attention(Tensor y, Tensor q, const KvCache& kv, const Attenti
 
 void CudaBackend::matmul(Tensor y, Tensor x, const Weight& w, Tensor bias) { products_.run(y, x, w, bias); }
 
-void CudaBackend::wkv7(const Wkv7Args& args) {
-  if (!recurrence_.step_wkv7(args)) Backend::wkv7(args);
-}
+void CudaBackend::wkv7(const Wkv7Args& args) { recurrence_.wkv7(args); }
 
 void CudaBackend::matmuls(std::span<const Product> products) { products_.run_all(products); }
 
@@ -214,7 +212,7 @@ void CudaBackend::kda_inputs(const KdaInputsArgs& args) { recurrence_.kda_inputs
 void CudaBackend::rank_one_rule(const RankOneRuleArgs& args) { recurrence_.rank_one_rule(args); }
 void CudaBackend::mix_tokens(const MixTokensArgs& args) { recurrence_.mix_tokens(args); }
 void CudaBackend::wkv7_inputs(const Wkv7InputsArgs& args) { recurrence_.wkv7_inputs(args); }
-void CudaBackend::wkv7_outputs(const Wkv7OutputsArgs& args) { recurrence_.wkv7_outputs(args); }
+void CudaBackend::wkv7_outputs(const Wkv7OutputsArgs& args) { recurrence_.wkv7_outputs(args, args.y); }
 
 void CudaBackend::connect(std::shared_ptr<Communicator> ranks) {
   rank_ops_.connect(ranks);

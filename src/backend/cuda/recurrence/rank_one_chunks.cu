@@ -7,7 +7,7 @@
 //   u = w S + z v,  y = p S + r v
 // with w, p [16, 64] and z, r [16, 16]. Factors g[t] / g[i] are split at the chunk's middle; each keep is at least 1/2,
 // so both parts fit in halves. The results overwrite rows of the inputs: w and p those of a; (g[last] / g[i]) b[i] and k[i]
-// those of b; z, r and g[last] those of keep. A second kernel walks through the chunks of a sequence: a block has 32
+// those of b; z, r and g[last] those of keep. A second kernel walks through the chunks of a sequence: a warp has 16
 // columns of a head's matrix, in registers as f32. Products are on the tensor cores, from halves, with sums in f32.
 #include "backend/cuda/recurrence/rank_one.cuh"
 #include "backend/cuda/recurrence/tiles.cuh"
@@ -35,9 +35,10 @@ struct Solving {
   float system[kRuleChunk][kRuleChunk + 1];
 };
 
-// Fills the tiles. A lane has two neighbouring rows of the matrix.
+// Fills the tiles. A lane has two neighbouring rows of the matrix. Rows of some tokens are loaded before anything is
+// stored, because a load waits for the stores before it.
 __device__ __forceinline__ void load_tiles(Solving& s, const RankOne& p, int head, int64_t first) {
-  constexpr int kMiddle = kRuleChunk / 2;
+  constexpr int kMiddle = kRuleChunk / 2, kAtOnce = 8;
   const int lane = threadIdx.x % 32, at = head * kRuleDim + 2 * lane;
   float2 keep[kRuleChunk], d[kRuleChunk], start = {1, 1};  // d: g relative to token kMiddle - 1
 #pragma unroll
@@ -52,26 +53,35 @@ __device__ __forceinline__ void load_tiles(Solving& s, const RankOne& p, int hea
   const float2 from_start = {__fdividef(1.0f, start.x), __fdividef(1.0f, start.y)}, last = d[kRuleChunk - 1];
   __syncwarp();  // all rows of keep have been read
 #pragma unroll
-  for (int t = 0; t < kRuleChunk; ++t) {
-    const float2 a = *reinterpret_cast<const float2*>(p.a + (first + t) * p.a_stride + at),
-                 b = *reinterpret_cast<const float2*>(p.b + (first + t) * p.b_stride + at),
-                 q = *reinterpret_cast<const float2*>(p.q + (first + t) * p.q_stride + at),
-                 k = *reinterpret_cast<const float2*>(p.k + (first + t) * p.k_stride + at);
-    const float2 before = t == 0 ? start : d[t > 0 ? t - 1 : 0], now = d[t],
-                 inverse = {__fdividef(1.0f, now.x), __fdividef(1.0f, now.y)};
-    const auto put = [&](half* tile, float x, float y) {
-      *reinterpret_cast<uint32_t*>(tile + t * kTileRow + 2 * lane) = pair_of(x, y);
+  for (int first_row = 0; first_row < kRuleChunk; first_row += kAtOnce) {
+    float2 a[kAtOnce], b[kAtOnce], q[kAtOnce], k[kAtOnce];
+    const auto row_of = [&](const float* rows, int64_t stride, int i) {
+      return *reinterpret_cast<const float2*>(rows + (first + first_row + i) * stride + at);
     };
-    put(s.a, a.x * before.x, a.y * before.y);
-    put(s.q, q.x * now.x, q.y * now.y);
-    put(s.b, b.x * inverse.x, b.y * inverse.y);
-    put(s.k, k.x * inverse.x, k.y * inverse.y);
-    put(s.a0, a.x * before.x * from_start.x, a.y * before.y * from_start.y);
-    put(s.q0, q.x * now.x * from_start.x, q.y * now.y * from_start.y);
-    __syncwarp();  // all of row b has been read
-    half* to = halves_at(p.b, p.b_stride, first + t, head) + 2 * lane;
-    *reinterpret_cast<uint32_t*>(to) = pair_of(b.x * last.x * inverse.x, b.y * last.y * inverse.y);
-    *reinterpret_cast<uint32_t*>(to + kRuleDim) = pair_of(k.x * last.x * inverse.x, k.y * last.y * inverse.y);
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      a[i] = row_of(p.a, p.a_stride, i), b[i] = row_of(p.b, p.b_stride, i);
+      q[i] = row_of(p.q, p.q_stride, i), k[i] = row_of(p.k, p.k_stride, i);
+    }
+    __syncwarp();  // all of the rows of b have been read
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const int t = first_row + i;
+      const float2 before = t == 0 ? start : d[t > 0 ? t - 1 : 0], now = d[t],
+                   inverse = {__fdividef(1.0f, now.x), __fdividef(1.0f, now.y)};
+      const auto put = [&](half* tile, float x, float y) {
+        *reinterpret_cast<uint32_t*>(tile + t * kTileRow + 2 * lane) = pair_of(x, y);
+      };
+      put(s.a, a[i].x * before.x, a[i].y * before.y);
+      put(s.q, q[i].x * now.x, q[i].y * now.y);
+      put(s.b, b[i].x * inverse.x, b[i].y * inverse.y);
+      put(s.k, k[i].x * inverse.x, k[i].y * inverse.y);
+      put(s.a0, a[i].x * before.x * from_start.x, a[i].y * before.y * from_start.y);
+      put(s.q0, q[i].x * now.x * from_start.x, q[i].y * now.y * from_start.y);
+      half* to = halves_at(p.b, p.b_stride, first + t, head) + 2 * lane;
+      *reinterpret_cast<uint32_t*>(to) = pair_of(b[i].x * last.x * inverse.x, b[i].y * last.y * inverse.y);
+      *reinterpret_cast<uint32_t*>(to + kRuleDim) = pair_of(k[i].x * last.x * inverse.x, k[i].y * last.y * inverse.y);
+    }
   }
   // g[last], four rows of the matrix behind z and r of each token
   float* to = p.keep + (first + lane / 2) * p.keep_stride + head * kRuleDim + kRuleChunk + lane % 2 * 2;
@@ -197,124 +207,133 @@ __global__ void __launch_bounds__(32 * kSolveWarps) solve_kernel(const __grid_co
   }
 }
 
-constexpr int kRuleSlice = 32, kSliceRow = kRuleSlice + 8, kWalkWarps = 4, kWalkThreads = 32 * kWalkWarps;
+// A warp of the second kernel has 16 columns of a head's matrix.
+constexpr int kWalkWarps = 2, kWalkThreads = 32 * kWalkWarps, kWarpColumns = 16, kSlice = kWalkWarps * kWarpColumns,
+              kStages = 4;  // chunks in shared memory
+constexpr int kPairRow = 2 * kRuleDim + 8, kSquaresRow = 2 * kRuleChunk + 8,
+              kValueRow = kSlice + 4;  // rows in shared memory, against bank conflicts
 
-// A chunk in shared memory.
+// A chunk in shared memory, as the first kernel leaves it.
 struct RuleChunk {
-  half w[kRuleChunk * kTileRow], p[kRuleChunk * kTileRow], b[kRuleChunk * kTileRow], k[kRuleChunk * kTileRow];
-  half z[kRuleChunk * kSquareRow], r[kRuleChunk * kSquareRow];
-  float keep[kRuleDim], v[kRuleChunk * kRuleSlice];
-};
-struct RuleWalk {
-  RuleChunk chunks[2];
-  half s[kRuleSlice * kTileRow];                                // the matrix: [column, row]
-  half u[kRuleChunk * kSliceRow], v[kRuleChunk * kSliceRow];
+  half a[kRuleChunk * kPairRow], b[kRuleChunk * kPairRow];  // of a token: w and p; b and k
+  half squares[kRuleChunk * kSquaresRow];                   // z, r, and four floats of g[last]
+  float v[kRuleChunk * kValueRow];
+
+  __device__ __forceinline__ float2 keep(int row) const {  // of two rows of the matrix, from an even one on
+    return *reinterpret_cast<const float2*>(reinterpret_cast<const float*>(squares + row / 4 * kSquaresRow + 2 * kRuleChunk) +
+                                            row % 4);
+  }
 };
 
+// Copies the chunk of 16 tokens from `first` on. A thread copies the same piece of some tokens.
 __device__ __forceinline__ void copy_chunk(RuleChunk& to, const RankOne& p, int head, int column, int64_t first) {
-  constexpr int kPieces = kRuleDim / 8, kAll = 4 * kPieces + 4 + 1 + kRuleSlice / 4;  // of a token
-  for (int i = threadIdx.x; i < kRuleChunk * kAll; i += kWalkThreads) {
-    const int t = i / kAll, piece = i % kAll;
-    if (piece < 2 * kPieces) {
-      copy16((piece < kPieces ? to.w : to.p) + t * kTileRow + piece % kPieces * 8,
-             halves_at(p.a, p.a_stride, first + t, head) + piece * 8, true);
-    } else if (piece < 4 * kPieces) {
-      const int j = piece - 2 * kPieces;
-      copy16((j < kPieces ? to.b : to.k) + t * kTileRow + j % kPieces * 8,
-             halves_at(p.b, p.b_stride, first + t, head) + j * 8, true);
-    } else if (piece < 4 * kPieces + 4) {
-      const int j = piece - 4 * kPieces;
-      copy16((j < 2 ? to.z : to.r) + t * kSquareRow + j % 2 * 8, halves_at(p.keep, p.keep_stride, first + t, head) + j * 8,
-             true);
-    } else if (piece == 4 * kPieces + 4) {
-      copy16(to.keep + 4 * t, p.keep + (first + t) * p.keep_stride + head * kRuleDim + kRuleChunk, true);
-    } else {
-      const int j = (piece - 4 * kPieces - 5) * 4;
-      copy16(to.v + t * kRuleSlice + j, p.v + (first + t) * p.v_stride + head * kRuleDim + column + j, true);
-    }
-  }
-}
-
-// c += x S + y v for 8 columns.
-__device__ __forceinline__ void read_matrix(float (&c)[4], const half* x, const half* square, const RuleWalk& w,
-                                            int column) {
-  const int lane = threadIdx.x % 32;
+  const auto copy_rows = [&](auto* rows, int row, const float* from, int64_t stride, int n_pieces, int used) {
+    const int piece = static_cast<int>(threadIdx.x) % n_pieces * 16, t = static_cast<int>(threadIdx.x) / n_pieces,
+              at_once = kWalkThreads / n_pieces;
+    const char* source = reinterpret_cast<const char*>(from + (first + t) * stride) + piece;
+    char* target = reinterpret_cast<char*>(rows) + t * row + piece;
+    if (piece >= 16 * used) return;
 #pragma unroll
-  for (int k = 0; k < kRuleDim; k += 16) {
-    uint32_t a[4], b[2];
-    load_matrices(a, place_of_a(x, kTileRow, 0, k, lane));
-    b[0] = *reinterpret_cast<const uint32_t*>(w.s + (column + lane / 4) * kTileRow + k + 2 * (lane % 4));
-    b[1] = *reinterpret_cast<const uint32_t*>(w.s + (column + lane / 4) * kTileRow + k + 8 + 2 * (lane % 4));
-    mma(c, a[0], a[1], a[2], a[3], b[0], b[1]);
-  }
-  uint32_t a[4], b[4];
-  load_matrices(a, place_of_a(square, kSquareRow, 0, 0, lane));
-  load_transposed(b, place_of_b(w.v, kSliceRow, 0, column / 16 * 16, lane));
-  column % 16 == 0 ? mma(c, a[0], a[1], a[2], a[3], b[0], b[1]) : mma(c, a[0], a[1], a[2], a[3], b[2], b[3]);
+    for (int i = 0; i < kRuleChunk / at_once; ++i)
+      copy16(target + i * at_once * row, source + i * at_once * stride * 4, true);
+  };
+  constexpr int kHalf = sizeof(half), kFloat = sizeof(float);
+  copy_rows(to.a, kPairRow * kHalf, p.a + head * kRuleDim, p.a_stride, 16, 16);
+  copy_rows(to.b, kPairRow * kHalf, p.b + head * kRuleDim, p.b_stride, 16, 16);
+  copy_rows(to.squares, kSquaresRow * kHalf, p.keep + head * kRuleDim, p.keep_stride, 8, 5);
+  copy_rows(to.v, kValueRow * kFloat, p.v + head * kRuleDim + column, p.v_stride, 8, 8);
 }
 
-// Some columns of a head's matrix, through the whole chunks of a sequence.
+// An operand a [16, 16] from the sums of two products [16, 8].
+__device__ __forceinline__ void operand_of(uint32_t (&a)[4], const float (&left)[4], const float (&right)[4]) {
+  a[0] = pair_of(left[0], left[1]), a[1] = pair_of(left[2], left[3]);
+  a[2] = pair_of(right[0], right[1]), a[3] = pair_of(right[2], right[3]);
+}
+
+// Some columns of a head's matrix through the whole chunks of a sequence. All is transposed, so that sums of a product
+// become the next product's operand in the same registers, and a warp waits for no other: s is [16 columns, 64 rows],
+// u, v and y are [16 columns, 16 tokens].
 __global__ void __launch_bounds__(kWalkThreads) rule_walk_kernel(const __grid_constant__ RankOne p) {
   extern __shared__ __align__(128) char shared[];
-  RuleWalk& w = *reinterpret_cast<RuleWalk*>(shared);
+  auto* chunks = reinterpret_cast<RuleChunk*>(shared);  // [kStages]
   start_dependent();
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, head = blockIdx.y, seq = blockIdx.z,
-            first_column = static_cast<int>(blockIdx.x) * kRuleSlice;
+            first_column = static_cast<int>(blockIdx.x) * kSlice;
   const int begin = p.batch.q_start[seq], length = p.batch.q_start[seq + 1] - begin, in = p.batch.state_in[seq];
   if (length < kFewestRuleTokens) return;
-  const int end = begin + length / kRuleChunk * kRuleChunk;
-  copy_chunk(w.chunks[0], p, head, first_column, begin);
-  asm volatile("cp.async.commit_group;" ::: "memory");
-  // A warp has 16 rows of the matrix.
-  float s[kRuleSlice / 8][4];
-  const auto each = [&](auto&& f) {
-#pragma unroll
-    for (int j = 0; j < kRuleSlice / 8; ++j)
-#pragma unroll
-      for (int e = 0; e < 4; ++e) f(s[j][e], 16 * warp + lane / 4 + e / 2 * 8, 8 * j + 2 * (lane % 4) + e % 2);
-  };
-  const int64_t place = (int64_t{head} * kRuleDim + first_column) * kRuleDim;
-  const float* before = p.states.data + in * p.states.slot_floats + place;
-  each([&](float& element, int row, int column) { element = in >= 0 ? before[column * kRuleDim + row] : 0.0f; });
-  int at = 0;
-  for (int first = begin; first < end; first += kRuleChunk, at ^= 1) {
-    const RuleChunk& chunk = w.chunks[at];
-    each([&](float& element, int row, int column) { w.s[column * kTileRow + row] = from_float<half>(element); });
-    asm volatile("cp.async.wait_group 0;" ::: "memory");
-    __syncthreads();
-    for (int i = threadIdx.x; i < kRuleChunk * kRuleSlice / 2; i += kWalkThreads) {
-      const int t = i / (kRuleSlice / 2), column = i % (kRuleSlice / 2) * 2;
-      const float2 v = *reinterpret_cast<const float2*>(chunk.v + t * kRuleSlice + column);
-      *reinterpret_cast<uint32_t*>(w.v + t * kSliceRow + column) = pair_of(v.x, v.y);
-    }
-    if (first + kRuleChunk < end) copy_chunk(w.chunks[at ^ 1], p, head, first_column, first + kRuleChunk);
+  const int n_chunks = length / kRuleChunk;
+  const auto copy = [&](int i) {
+    if (i < n_chunks) copy_chunk(chunks[i % kStages], p, head, first_column, begin + int64_t{i} * kRuleChunk);
     asm volatile("cp.async.commit_group;" ::: "memory");
-    __syncthreads();
-    float u[4] = {}, y[4] = {};
-    read_matrix(u, chunk.w, chunk.z, w, 8 * warp);
-    read_matrix(y, chunk.p, chunk.r, w, 8 * warp);
+  };
+#pragma unroll 1
+  for (int i = 0; i + 1 < kStages; ++i) copy(i);
+  float s[kRuleDim / 8][4];
+  const auto each_pair = [&](auto&& f) {
 #pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const int t = lane / 4 + 8 * h, column = 8 * warp + 2 * (lane % 4);
-      *reinterpret_cast<uint32_t*>(w.u + t * kSliceRow + column) = pair_of(u[2 * h], u[2 * h + 1]);
-      *reinterpret_cast<float2*>(p.y + int64_t{first + t} * p.y_stride + head * kRuleDim + first_column + column) =
-          make_float2(y[2 * h], y[2 * h + 1]);
-    }
-    __syncthreads();
-    each([&](float& element, int row, int) { element *= chunk.keep[row]; });
-    uint32_t of_b[4], of_k[4], b[4];
-    load_transposed(of_b, place_of_transposed_a(chunk.b, kTileRow, 16 * warp, 0, lane));
-    load_transposed(of_k, place_of_transposed_a(chunk.k, kTileRow, 16 * warp, 0, lane));
+    for (int j = 0; j < kRuleDim / 8; ++j)
 #pragma unroll
-    for (int j = 0; j < kRuleSlice / 16; ++j) {
-      load_transposed(b, place_of_b(w.u, kSliceRow, 0, 16 * j, lane));
-      multiply(s[2 * j], s[2 * j + 1], of_b, b);
-      load_transposed(b, place_of_b(w.v, kSliceRow, 0, 16 * j, lane));
-      multiply(s[2 * j], s[2 * j + 1], of_k, b);
+      for (int h = 0; h < 2; ++h)
+        f(s[j][2 * h], s[j][2 * h + 1], 8 * j + 2 * (lane % 4),
+          (int64_t{head} * kRuleDim + first_column + kWarpColumns * warp + lane / 4 + 8 * h) * kRuleDim);
+  };
+  const float* before = p.states.data + in * p.states.slot_floats;
+  each_pair([&](float& a, float& b, int row, int64_t column) {
+    const float2 pair = in >= 0 ? *reinterpret_cast<const float2*>(before + column + row) : float2{};
+    a = pair.x, b = pair.y;
+  });
+  const int own = kWarpColumns * warp + lane / 4;  // the lane's first column in the block
+  float* y_at = p.y + begin * p.y_stride + head * kRuleDim + first_column + own;
+#pragma unroll 1
+  for (int i = 0; i < n_chunks; ++i) {
+    asm volatile("cp.async.wait_group %0;" ::"n"(kStages - 2) : "memory");
+    __syncthreads();
+    copy(i + kStages - 1);  // to the chunk before, which all warps have read
+    const RuleChunk& chunk = chunks[i % kStages];
+    uint32_t of_s[4], of_v[4], of_u[4], b[4];
+    const float* v = chunk.v + 2 * (lane % 4) * kValueRow + own;
+#pragma unroll
+    for (int piece = 0; piece < 4; ++piece) {
+      const float* at = v + piece / 2 * 8 * kValueRow + piece % 2 * 8;
+      of_v[piece] = pair_of(at[0], at[kValueRow]);
     }
+    float u[2][4] = {}, y[2][4] = {};
+    load_matrices(b, place_of_transposed_b(chunk.squares, kSquaresRow, 0, 0, lane));  // z
+    multiply(u[0], u[1], of_v, b);
+    load_matrices(b, place_of_transposed_b(chunk.squares, kSquaresRow, kRuleChunk, 0, lane));  // r
+    multiply(y[0], y[1], of_v, b);
+#pragma unroll
+    for (int k = 0; k < kRuleDim / 16; ++k) {
+      operand_of(of_s, s[2 * k], s[2 * k + 1]);
+      load_matrices(b, place_of_transposed_b(chunk.a, kPairRow, 16 * k, 0, lane));  // w
+      multiply(u[0], u[1], of_s, b);
+      load_matrices(b, place_of_transposed_b(chunk.a, kPairRow, kRuleDim + 16 * k, 0, lane));  // p
+      multiply(y[0], y[1], of_s, b);
+    }
+    operand_of(of_u, u[0], u[1]);
+#pragma unroll
+    for (int j = 0; j < kRuleDim / 8; ++j) {
+      const float2 keep = chunk.keep(8 * j + 2 * (lane % 4));
+      s[j][0] *= keep.x, s[j][1] *= keep.y, s[j][2] *= keep.x, s[j][3] *= keep.y;
+    }
+#pragma unroll
+    for (int j = 0; j < kRuleDim / 16; ++j) {
+      load_transposed(b, place_of_b(chunk.b, kPairRow, 0, kRuleDim + 16 * j, lane));  // k
+      multiply(s[2 * j], s[2 * j + 1], of_v, b);
+      load_transposed(b, place_of_b(chunk.b, kPairRow, 0, 16 * j, lane));
+      multiply(s[2 * j], s[2 * j + 1], of_u, b);
+    }
+#pragma unroll
+    for (int j = 0; j < 2; ++j)
+#pragma unroll
+      for (int e = 0; e < 4; ++e)
+        y_at[(8 * j + 2 * (lane % 4) + e % 2) * p.y_stride + e / 2 * 8] = y[j][e];
+    y_at += kRuleChunk * p.y_stride;
   }
-  float* after = p.states.data + p.batch.state_out[seq] * p.states.slot_floats + place;
-  each([&](float& element, int row, int column) { after[column * kRuleDim + row] = element; });
+  float* after = p.states.data + p.batch.state_out[seq] * p.states.slot_floats;
+  each_pair([&](float& a, float& b, int row, int64_t column) {
+    *reinterpret_cast<float2*>(after + column + row) = make_float2(a, b);
+  });
 }
 
 bool is_on_packs(const Tensor& x) { return reinterpret_cast<uintptr_t>(x.data) % 16 == 0 && x.stride % 4 == 0; }
@@ -332,8 +351,8 @@ void recurrence::rule_chunks(const RankOne& p, int n_seqs, int most_tokens, Devi
   launch(device, solve_kernel,
          dim3(static_cast<unsigned>(most_tokens / kRuleChunk), blocks_for(p.n_heads, kSolveWarps), of_seqs),
          32 * kSolveWarps, kSolveWarps * sizeof(Solving), p);
-  launch(device, rule_walk_kernel, dim3(kRuleDim / kRuleSlice, static_cast<unsigned>(p.n_heads), of_seqs),
-         kWalkThreads, sizeof(RuleWalk), p);
+  launch(device, rule_walk_kernel, dim3(kRuleDim / kSlice, static_cast<unsigned>(p.n_heads), of_seqs), kWalkThreads,
+         kStages * sizeof(RuleChunk), p);
 }
 
 }  // namespace ingot::cuda

@@ -42,7 +42,8 @@ void rank_one_rule(const RankOneRuleArgs& args, const DeviceStates& states, cons
 void mix_tokens(const MixTokensArgs& args, const DeviceStates& states, const DeviceBatch& batch, int n_tokens,
                 Device& device);
 void wkv7_inputs(const Wkv7InputsArgs& args, Device& device);
-void wkv7_outputs(const Wkv7OutputsArgs& args, Device& device);
+// out: instead of y, as y; f32 or halves
+void wkv7_outputs(const Wkv7OutputsArgs& args, const Tensor& out, Device& device);
 // wkv7_token.cu: for sequences of one token.
 bool can_step_wkv7(const Wkv7Args& args, const DeviceStates& states);
 void step_wkv7(const Wkv7Args& args, const DeviceStates& states, const DeviceBatch& batch, int n_seqs, Device& device);

@@ -143,19 +143,21 @@ void RecurrenceOps::wkv7_inputs(const Wkv7InputsArgs& args) {
   check_launch("wkv7_inputs");
 }
 
-void RecurrenceOps::wkv7_outputs(const Wkv7OutputsArgs& args) {
+void RecurrenceOps::wkv7_outputs(const Wkv7OutputsArgs& args, const Tensor& out) {
   check_key_dim(args.y.cols / args.n_heads);
-  cuda::wkv7_outputs(args, core_.device);
+  cuda::wkv7_outputs(args, out, core_.device);
   check_launch("wkv7_outputs");
 }
 
-bool RecurrenceOps::step_wkv7(const Wkv7Args& args) {
+void RecurrenceOps::wkv7(const Wkv7Args& args) {
   const DeviceStates states = static_cast<const CudaStates&>(*args.rule.states).at(args.rule.buffer);
-  if (core_.deterministic || core_.step.min_q_len != 1 || core_.step.max_q_len != 1 || !can_step_wkv7(args, states))
-    return false;
-  cuda::step_wkv7(args, states, core_.step.view(), core_.step.n_seqs, core_.device);
-  check_launch("step_wkv7");
-  return true;
+  if (!core_.deterministic && core_.step.min_q_len == 1 && core_.step.max_q_len == 1 && can_step_wkv7(args, states)) {
+    cuda::step_wkv7(args, states, core_.step.view(), core_.step.n_seqs, core_.device);
+    return check_launch("step_wkv7");
+  }
+  wkv7_inputs(args.inputs);
+  rank_one_rule(args.rule);
+  wkv7_outputs(args.outputs, args.out);
 }
 
 }  // namespace ingot::cuda

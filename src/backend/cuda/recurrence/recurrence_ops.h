@@ -25,8 +25,8 @@ class RecurrenceOps {
   void rank_one_rule(const RankOneRuleArgs& args);
   void mix_tokens(const MixTokensArgs& args);
   void wkv7_inputs(const Wkv7InputsArgs& args);
-  void wkv7_outputs(const Wkv7OutputsArgs& args);
-  bool step_wkv7(const Wkv7Args& args);  // returns false, and does nothing, unless all sequences have one token
+  void wkv7_outputs(const Wkv7OutputsArgs& args, const Tensor& out);  // out: instead of y
+  void wkv7(const Wkv7Args& args);
 
   Written written() const { return written_; }  // what a step writes
 

@@ -10,7 +10,7 @@ using namespace recurrence;
 namespace {
 
 constexpr int kMixThreads = 128, kMixTokens = 4;
-constexpr int kHeadLanes = 32, kBlockHeads = 4, kMostRows = kMaxKeyDim / kHeadLanes;
+constexpr int kHeadLanes = 32, kBlockHeads = 4;
 
 template <class X, class Y>
 struct Mix {
@@ -69,76 +69,98 @@ struct Wkv7Inputs {
   int n_heads, head_dim;
 };
 
-// A warp handles a head of a token.
+// A warp handles a head of a token, a lane kRows of its rows. All is loaded before anything is stored, because a load
+// waits for the stores before it.
+template <int kRows>
 __global__ void __launch_bounds__(kBlockHeads * kHeadLanes) wkv7_inputs_kernel(const __grid_constant__ Wkv7Inputs p) {
   start_dependent();
   const int64_t t = blockIdx.x;
   const int lane = threadIdx.x % kHeadLanes,
             head = static_cast<int>(blockIdx.y) * kBlockHeads + threadIdx.x / kHeadLanes, first = head * p.head_dim;
   if (head >= p.n_heads) return;  // a whole warp
-  float ks[kMostRows], squares = 0;
+  float k[kRows] = {}, keys[kRows] = {}, keep[kRows], rate[kRows], v[kRows], v_first[kRows], v_gate[kRows],
+        squares = 0;
 #pragma unroll
-  for (int j = 0; j < kMostRows; ++j) {
-    const int row = j * kHeadLanes + lane, i = first + row;
-    ks[j] = row < p.head_dim ? p.k[t * p.k_stride + i] : 0.0f;
-    const float kk = row < p.head_dim ? ks[j] * p.k_k[i] : 0.0f;
-    squares = fmaf(kk, kk, squares);
-  }
-  const float inverse = 1.0f / fmaxf(sqrtf(warp_sum(squares)), 1e-12f);
-#pragma unroll
-  for (int j = 0; j < kMostRows; ++j) {
+  for (int j = 0; j < kRows; ++j) {
     const int row = j * kHeadLanes + lane, i = first + row;
     if (row >= p.head_dim) break;
-    float &keep = p.keep[t * p.keep_stride + i], &b = p.b[t * p.b_stride + i], &v = p.v[t * p.v_stride + i],
-          &v_first = p.v_first[t * p.v_first_stride + i];
-    const float kk = ks[j] * p.k_k[i] * inverse, rate = sigmoid(b);
-    keep = expf(-0.60653066f * sigmoid(keep));
-    p.k[t * p.k_stride + i] = ks[j] * fmaf(rate - 1.0f, p.k_a[i], 1.0f);
-    p.a[t * p.a_stride + i] = -kk;
-    b = kk * rate;
+    k[j] = p.k[t * p.k_stride + i];
+    keys[j] = p.k_k[i];
+    keep[j] = p.keep[t * p.keep_stride + i];
+    rate[j] = p.b[t * p.b_stride + i];
+    v[j] = p.v[t * p.v_stride + i];
+    if (p.v_gate == nullptr) continue;
+    v_first[j] = p.v_first[t * p.v_first_stride + i];
+    v_gate[j] = p.v_gate[t * p.v_gate_stride + i];
+  }
+#pragma unroll
+  for (int j = 0; j < kRows; ++j) keys[j] *= k[j], squares = fmaf(keys[j], keys[j], squares);
+  const float inverse = 1.0f / fmaxf(sqrtf(warp_sum(squares)), 1e-12f);
+#pragma unroll
+  for (int j = 0; j < kRows; ++j) {
+    const int row = j * kHeadLanes + lane, i = first + row;
+    if (row >= p.head_dim) break;
+    const float key = keys[j] * inverse, of_key = sigmoid(rate[j]);
+    p.keep[t * p.keep_stride + i] = expf(-0.60653066f * sigmoid(keep[j]));
+    p.k[t * p.k_stride + i] = k[j] * fmaf(of_key - 1.0f, p.k_a[i], 1.0f);
+    p.a[t * p.a_stride + i] = -key;
+    p.b[t * p.b_stride + i] = key * of_key;
     if (p.v_gate != nullptr)
-      v = fmaf(sigmoid(p.v_gate[t * p.v_gate_stride + i]), v_first - v, v);
+      p.v[t * p.v_stride + i] = fmaf(sigmoid(v_gate[j]), v_first[j] - v[j], v[j]);
     else
-      v_first = v;
+      p.v_first[t * p.v_first_stride + i] = v[j];
   }
 }
 
+template <class Out>
 struct Wkv7Outputs {
-  float* y;
-  const float *r, *k, *v, *gate, *r_k, *weight, *bias;
-  int64_t y_stride, r_stride, k_stride, v_stride, gate_stride;
+  Out* out;
+  const float *y, *r, *k, *v, *gate, *r_k, *weight, *bias;
+  int64_t out_stride, y_stride, r_stride, k_stride, v_stride, gate_stride;
   int n_heads, head_dim;
   float eps;
 };
 
-// A warp handles a head of a token.
-__global__ void __launch_bounds__(kBlockHeads * kHeadLanes) wkv7_outputs_kernel(const __grid_constant__ Wkv7Outputs p) {
+// A warp handles a head of a token, a lane kRows of its rows. out may be y.
+template <class Out, int kRows>
+__global__ void __launch_bounds__(kBlockHeads * kHeadLanes)
+    wkv7_outputs_kernel(const __grid_constant__ Wkv7Outputs<Out> p) {
   start_dependent();
   const int64_t t = blockIdx.x;
   const int lane = threadIdx.x % kHeadLanes,
             head = static_cast<int>(blockIdx.y) * kBlockHeads + threadIdx.x / kHeadLanes, first = head * p.head_dim;
   if (head >= p.n_heads) return;  // a whole warp
-  float ys[kMostRows], total = 0, bonus = 0, squares = 0;
+  float y[kRows] = {}, v[kRows], gate[kRows], total = 0, bonus = 0, squares = 0;
 #pragma unroll
-  for (int j = 0; j < kMostRows; ++j) {
+  for (int j = 0; j < kRows; ++j) {
     const int row = j * kHeadLanes + lane, i = first + row;
-    ys[j] = row < p.head_dim ? p.y[t * p.y_stride + i] : 0.0f;
-    total += ys[j];
-    if (row < p.head_dim) bonus = fmaf(p.r[t * p.r_stride + i] * p.k[t * p.k_stride + i], p.r_k[i], bonus);
+    if (row >= p.head_dim) break;
+    y[j] = p.y[t * p.y_stride + i];
+    v[j] = p.v[t * p.v_stride + i];
+    gate[j] = p.gate[t * p.gate_stride + i];
+    total += y[j];
+    bonus = fmaf(p.r[t * p.r_stride + i] * p.k[t * p.k_stride + i], p.r_k[i], bonus);
   }
   const float mean = warp_sum(total) / static_cast<float>(p.head_dim);
   bonus = warp_sum(bonus);
 #pragma unroll
-  for (int j = 0; j < kMostRows; ++j)
-    if (j * kHeadLanes + lane < p.head_dim) squares = fmaf(ys[j] - mean, ys[j] - mean, squares);
+  for (int j = 0; j < kRows; ++j)
+    if (j * kHeadLanes + lane < p.head_dim) squares = fmaf(y[j] - mean, y[j] - mean, squares);
   const float inverse = 1.0f / sqrtf(warp_sum(squares) / static_cast<float>(p.head_dim) + p.eps);
 #pragma unroll
-  for (int j = 0; j < kMostRows; ++j) {
+  for (int j = 0; j < kRows; ++j) {
     const int row = j * kHeadLanes + lane, i = first + row;
     if (row >= p.head_dim) break;
-    const float normed = fmaf((ys[j] - mean) * inverse, p.weight[i], p.bias[i]);
-    p.y[t * p.y_stride + i] = p.gate[t * p.gate_stride + i] * fmaf(bonus, p.v[t * p.v_stride + i], normed);
+    const float normed = fmaf((y[j] - mean) * inverse, p.weight[i], p.bias[i]);
+    p.out[t * p.out_stride + i] = from_float<Out>(gate[j] * fmaf(bonus, v[j], normed));
   }
+}
+
+// Calls f with the rows of a lane as its template argument.
+template <class F>
+void with_rows(int head_dim, F&& f) {
+  constexpr int kFew = 2;
+  head_dim <= kFew * kHeadLanes ? f.template operator()<kFew>() : f.template operator()<kMaxKeyDim / kHeadLanes>();
 }
 
 // True if two channels can be read at once.
@@ -200,28 +222,37 @@ void wkv7_inputs(const Wkv7InputsArgs& a, Device& device) {
                      .v_gate_stride = a.v_gate.stride,
                      .n_heads = a.n_heads,
                      .head_dim = static_cast<int>(a.k.cols / a.n_heads)};
-  launch(device, wkv7_inputs_kernel, heads_grid(a.k, a.n_heads), kBlockHeads * kHeadLanes, 0, p);
+  with_rows(p.head_dim, [&]<int kRows>() {
+    launch(device, wkv7_inputs_kernel<kRows>, heads_grid(a.k, a.n_heads), kBlockHeads * kHeadLanes, 0, p);
+  });
 }
 
-void wkv7_outputs(const Wkv7OutputsArgs& a, Device& device) {
+void wkv7_outputs(const Wkv7OutputsArgs& a, const Tensor& out, Device& device) {
   if (a.y.rows == 0) return;
-  const Wkv7Outputs p{.y = a.y.f32(),
-                      .r = a.r.f32(),
-                      .k = a.k.f32(),
-                      .v = a.v.f32(),
-                      .gate = a.gate.f32(),
-                      .r_k = a.r_k.f32(),
-                      .weight = a.norm.weight.f32(),
-                      .bias = a.norm.bias.f32(),
-                      .y_stride = a.y.stride,
-                      .r_stride = a.r.stride,
-                      .k_stride = a.k.stride,
-                      .v_stride = a.v.stride,
-                      .gate_stride = a.gate.stride,
-                      .n_heads = a.n_heads,
-                      .head_dim = static_cast<int>(a.y.cols / a.n_heads),
-                      .eps = a.norm.eps};
-  launch(device, wkv7_outputs_kernel, heads_grid(a.y, a.n_heads), kBlockHeads * kHeadLanes, 0, p);
+  with_type(out.dtype, [&](auto* of) {
+    using Out = std::remove_pointer_t<decltype(of)>;
+    const Wkv7Outputs<Out> p{.out = static_cast<Out*>(out.data),
+                             .y = a.y.f32(),
+                             .r = a.r.f32(),
+                             .k = a.k.f32(),
+                             .v = a.v.f32(),
+                             .gate = a.gate.f32(),
+                             .r_k = a.r_k.f32(),
+                             .weight = a.norm.weight.f32(),
+                             .bias = a.norm.bias.f32(),
+                             .out_stride = out.stride,
+                             .y_stride = a.y.stride,
+                             .r_stride = a.r.stride,
+                             .k_stride = a.k.stride,
+                             .v_stride = a.v.stride,
+                             .gate_stride = a.gate.stride,
+                             .n_heads = a.n_heads,
+                             .head_dim = static_cast<int>(a.y.cols / a.n_heads),
+                             .eps = a.norm.eps};
+    with_rows(p.head_dim, [&]<int kRows>() {
+      launch(device, wkv7_outputs_kernel<Out, kRows>, heads_grid(a.y, a.n_heads), kBlockHeads * kHeadLanes, 0, p);
+    });
+  });
 }
 
 }  // namespace ingot::cuda

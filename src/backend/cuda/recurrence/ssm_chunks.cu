@@ -6,9 +6,9 @@
 //
 // A first kernel computes what all heads of a group share, for all chunks at once: it overwrites b and c with halves,
 // and writes the products c[t] b[s] behind the halves of c. Steps and sums g replace dt and keep. A second kernel walks
-// through the chunks of a sequence: a block has 32 columns of a head's matrix, in registers as f32. Products are on the
-// tensor cores, from halves, with sums in f32. While the matrix is updated, the next chunk's c and x are copied; while
-// the outputs are computed, its b.
+// through the chunks of a sequence: a block has 64 columns of a head's matrix (32 if the head's size is no multiple of
+// 64), in registers as f32. Products are on the tensor cores, from halves, with sums in f32. While the matrix is
+// updated, the next chunk's c and x are copied; while the outputs are computed, its b.
 //
 // A walk is a chain of copies and barriers, so few sequences leave most of the GPU waiting. Their sequences are cut into
 // parts of some chunks: all parts are walked at once without outputs, from zeros; a third kernel joins their matrices;
@@ -27,8 +27,7 @@ constexpr int kSsmTokens = kChunkedScanTokens, kSsmWarps = 8, kSsmThreads = 32 *
 constexpr float kLargestHalf = 65504.0f;
 constexpr int kFewestPartTokens = 256, kMostParts = 16;  // of a sequence
 constexpr int kBusyBlocks = 4;  // of a multiprocessor; more of them wait less for one another than parts would save
-constexpr int kScanSlice = 32, kScanSliceRow = kScanSlice + 8,
-              kPairsRow = kSsmTokens + 8;  // rows in halves, against bank conflicts
+constexpr int kPairsRow = kSsmTokens + 8;  // rows in halves, against bank conflicts
 
 template <int kState>
 constexpr int kStateRow = kState + 8;
@@ -141,12 +140,13 @@ __global__ void __launch_bounds__(kSsmThreads) pairs_kernel(const __grid_constan
 }
 
 // What a block of the second kernel has in shared memory.
-template <int kState>
+template <int kStateDim, int kColumns>
 struct ScanWalk {
+  static constexpr int kState = kStateDim, kSlice = kColumns, kSliceRow = kSlice + 8;
   half b[kSsmTokens * kStateRow<kState>], c[kSsmTokens * kStateRow<kState>], pairs[kSsmTokens * kPairsRow];
-  half s[kScanSlice * kStateRow<kState>];                                // the matrix: [column, row]
-  half x[kSsmTokens * kScanSliceRow], left[kSsmTokens * kScanSliceRow];  // step * x; what is left of it after the chunk
-  float inputs[kSsmTokens * kScanSlice];                                 // x
+  half s[kSlice * kStateRow<kState>];                            // the matrix: [column, row]
+  half x[kSsmTokens * kSliceRow], left[kSsmTokens * kSliceRow];  // step * x; what is left of it after the chunk
+  float inputs[kSsmTokens * kSlice];                             // x
   float step[kSsmTokens], sum[kSsmTokens];
 };
 
@@ -154,10 +154,10 @@ struct ScanWalk {
 enum class Walk { kAll, kEnd, kOutputs };
 
 // Copies the chunk's x from a column on, and for outputs c and products; tokens past the last are zeros.
-template <Walk kWalk, int kState>
-__device__ __forceinline__ void copy_for_outputs(ScanWalk<kState>& w, const Scan& p, const Halves<kState>& halves,
-                                                 int head, int column, int64_t first, int n) {
-  constexpr int kPieces = kState / 8, kOfPairs = kSsmTokens / 8, kOfX = kScanSlice / 4;
+template <Walk kWalk, class W>
+__device__ __forceinline__ void copy_for_outputs(W& w, const Scan& p, const Halves<W::kState>& halves, int head,
+                                                 int column, int64_t first, int n) {
+  constexpr int kState = W::kState, kPieces = kState / 8, kOfPairs = kSsmTokens / 8, kOfX = W::kSlice / 4;
   for (int i = threadIdx.x; kWalk != Walk::kEnd && i < kSsmTokens * kPieces; i += kSsmThreads) {
     const int t = i / kPieces, piece = i % kPieces * 8;
     copy16(w.c + t * kStateRow<kState> + piece, halves.c + (t < n ? (first + t) * halves.c_stride : 0) + piece, t < n);
@@ -168,17 +168,16 @@ __device__ __forceinline__ void copy_for_outputs(ScanWalk<kState>& w, const Scan
   }
   for (int i = threadIdx.x; i < kSsmTokens * kOfX; i += kSsmThreads) {
     const int t = i / kOfX, piece = i % kOfX * 4;
-    copy16(w.inputs + t * kScanSlice + piece, p.x + (t < n ? (first + t) * p.x_stride : 0) + column + piece, t < n);
+    copy16(w.inputs + t * W::kSlice + piece, p.x + (t < n ? (first + t) * p.x_stride : 0) + column + piece, t < n);
   }
   if (const int t = threadIdx.x; t < kSsmTokens) {
     copy_float(&w.step[t], p.dt + (t < n ? (first + t) * p.dt_stride : 0) + head, t < n);
     copy_float(&w.sum[t], p.keep + (t < n ? (first + t) * p.keep_stride : 0) + head, t < n);
   }
 }
-template <int kState>
-__device__ __forceinline__ void copy_for_state(ScanWalk<kState>& w, const Halves<kState>& halves, int64_t first,
-                                               int n) {
-  constexpr int kPieces = kState / 8;
+template <class W>
+__device__ __forceinline__ void copy_for_state(W& w, const Halves<W::kState>& halves, int64_t first, int n) {
+  constexpr int kState = W::kState, kPieces = kState / 8;
   for (int i = threadIdx.x; i < kSsmTokens * kPieces; i += kSsmThreads) {
     const int t = i / kPieces, piece = i % kPieces * 8;
     copy16(w.b + t * kStateRow<kState> + piece, halves.b + (t < n ? (first + t) * halves.b_stride : 0) + piece, t < n);
@@ -188,62 +187,78 @@ __device__ __forceinline__ void end_copies() { asm volatile("cp.async.commit_gro
 // Waits for all copies but those of the last group.
 __device__ __forceinline__ void await_older_copies() { asm volatile("cp.async.wait_group 1;" ::: "memory"); }
 
-// Gives the products their decays, and x its steps. n tokens.
-template <Walk kWalk, int kState>
-__device__ __forceinline__ void decay_inputs(ScanWalk<kState>& w, int n) {
-  for (int i = threadIdx.x; kWalk != Walk::kEnd && i < kSsmTokens * kSsmTokens / 2; i += kSsmThreads) {
-    const int t = i / (kSsmTokens / 2), s = i % (kSsmTokens / 2) * 2;
-    uint32_t& pair = *reinterpret_cast<uint32_t*>(w.pairs + t * kPairsRow + s);
-    const float2 product = __half22float2(half2_of(pair));
-    const float sum = w.sum[t];
-    pair = pair_of(s <= t ? product.x * __expf(fminf(sum - w.sum[s], 0.0f)) : 0.0f,
-                   s + 1 <= t ? product.y * __expf(fminf(sum - w.sum[s + 1], 0.0f)) : 0.0f);
-  }
+// Gives x its steps, and what is left of it after the chunk. n tokens.
+template <Walk kWalk, class W>
+__device__ __forceinline__ void scale_inputs(W& w, int n) {
+  constexpr int kPairs = W::kSlice / 2;
   const float last = w.sum[n - 1];
-  for (int i = threadIdx.x; i < kSsmTokens * kScanSlice / 2; i += kSsmThreads) {
-    const int t = i / (kScanSlice / 2), column = i % (kScanSlice / 2) * 2;
-    const float2 x = *reinterpret_cast<const float2*>(w.inputs + t * kScanSlice + column);
+  for (int i = threadIdx.x; i < kSsmTokens * kPairs; i += kSsmThreads) {
+    const int t = i / kPairs, column = i % kPairs * 2;
+    const float2 x = *reinterpret_cast<const float2*>(w.inputs + t * W::kSlice + column);
     const float step = w.step[t], left = step * __expf(fminf(last - w.sum[t], 0.0f));
     if (kWalk != Walk::kEnd)
-      *reinterpret_cast<uint32_t*>(w.x + t * kScanSliceRow + column) = finite_pair_of(step * x.x, step * x.y);
-    *reinterpret_cast<uint32_t*>(w.left + t * kScanSliceRow + column) = finite_pair_of(left * x.x, left * x.y);
+      *reinterpret_cast<uint32_t*>(w.x + t * W::kSliceRow + column) = finite_pair_of(step * x.x, step * x.y);
+    *reinterpret_cast<uint32_t*>(w.left + t * W::kSliceRow + column) = finite_pair_of(left * x.x, left * x.y);
   }
 }
 
-// A warp computes 16 tokens and 16 columns of the outputs. y: of the chunk's first token and the block's first column.
-template <int kState>
-__device__ __forceinline__ void put_scan_outputs(const ScanWalk<kState>& w, float* y, int64_t stride, float skip,
-                                                 int n) {
-  const int lane = threadIdx.x % 32, row = static_cast<int>(threadIdx.x) / 32 % 4 * 16,
-            column = static_cast<int>(threadIdx.x) / 128 * 16;
-  float sums[2][4] = {};
+// The products of 16 tokens from `row` on with 16 tokens from `s` on, an operand a, times their decays.
+template <class W>
+__device__ __forceinline__ void load_decayed(uint32_t (&a)[4], const W& w, int row, int s, const float (&sums)[2],
+                                             int lane) {
+  load_matrices(a, place_of_a(w.pairs, kPairsRow, row, s, lane));
 #pragma unroll
-  for (int k = 0; k < kState; k += 16) {
-    uint32_t a[4], b[4];
-    load_matrices(a, place_of_a(w.c, kStateRow<kState>, row, k, lane));
-    load_matrices(b, place_of_transposed_b(w.s, kStateRow<kState>, k, column, lane));
-    multiply(sums[0], sums[1], a, b);
+  for (int piece = 0; piece < 4; ++piece) {
+    const int t = row + lane / 4 + piece % 2 * 8, of = s + 2 * (lane % 4) + piece / 2 * 8;
+    const float2 product = __half22float2(half2_of(a[piece])), before = *reinterpret_cast<const float2*>(w.sum + of);
+    a[piece] = pair_of(of <= t ? product.x * __expf(fminf(sums[piece % 2] - before.x, 0.0f)) : 0.0f,
+                       of + 1 <= t ? product.y * __expf(fminf(sums[piece % 2] - before.y, 0.0f)) : 0.0f);
   }
+}
+
+// A warp computes 16 tokens and half of the columns of the outputs. y: of the chunk's first token and the block's first
+// column.
+template <class W>
+__device__ __forceinline__ void put_scan_outputs(const W& w, float* y, int64_t stride, float skip, int n) {
+  constexpr int kColumns = W::kSlice / 2;
+  const int lane = threadIdx.x % 32, row = static_cast<int>(threadIdx.x) / 32 % 4 * 16,
+            column = static_cast<int>(threadIdx.x) / 128 * kColumns;
+  float sums[kColumns / 8][4] = {};
 #pragma unroll
-  for (int j = 0; j < 2; ++j)
+  for (int k = 0; k < W::kState; k += 16) {
+    uint32_t a[4], b[4];
+    load_matrices(a, place_of_a(w.c, kStateRow<W::kState>, row, k, lane));
 #pragma unroll
-    for (int e = 0; e < 4; ++e) sums[j][e] *= __expf(w.sum[row + lane / 4 + e / 2 * 8]);
+    for (int j = 0; j < kColumns / 16; ++j) {
+      load_matrices(b, place_of_transposed_b(w.s, kStateRow<W::kState>, k, column + 16 * j, lane));
+      multiply(sums[2 * j], sums[2 * j + 1], a, b);
+    }
+  }
+  const float of_rows[2] = {w.sum[row + lane / 4], w.sum[row + lane / 4 + 8]};
+  const float decays[2] = {__expf(of_rows[0]), __expf(of_rows[1])};
+#pragma unroll
+  for (int j = 0; j < kColumns / 8; ++j)
+#pragma unroll
+    for (int e = 0; e < 4; ++e) sums[j][e] *= decays[e / 2];
 #pragma unroll
   for (int k = 0; k < kSsmTokens; k += 16) {
     if (k > row) break;
     uint32_t a[4], b[4];
-    load_matrices(a, place_of_a(w.pairs, kPairsRow, row, k, lane));
-    load_transposed(b, place_of_b(w.x, kScanSliceRow, k, column, lane));
-    multiply(sums[0], sums[1], a, b);
+    load_decayed(a, w, row, k, of_rows, lane);
+#pragma unroll
+    for (int j = 0; j < kColumns / 16; ++j) {
+      load_transposed(b, place_of_b(w.x, W::kSliceRow, k, column + 16 * j, lane));
+      multiply(sums[2 * j], sums[2 * j + 1], a, b);
+    }
   }
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     const int t = row + lane / 4 + 8 * h;
     if (t >= n) continue;
 #pragma unroll
-    for (int j = 0; j < 2; ++j) {
+    for (int j = 0; j < kColumns / 8; ++j) {
       const int at = column + 8 * j + 2 * (lane % 4);
-      const float2 x = *reinterpret_cast<const float2*>(w.inputs + t * kScanSlice + at);
+      const float2 x = *reinterpret_cast<const float2*>(w.inputs + t * W::kSlice + at);
       *reinterpret_cast<float2*>(y + t * stride + at) =
           make_float2(fmaf(skip, x.x, sums[j][2 * h]), fmaf(skip, x.y, sums[j][2 * h + 1]));
     }
@@ -251,10 +266,10 @@ __device__ __forceinline__ void put_scan_outputs(const ScanWalk<kState>& w, floa
 }
 
 // A warp's rows of the block's columns of the matrix: bands of 16 rows, 8 bands apart.
-template <int kState>
+template <class W>
 struct ScanRows {
-  static constexpr int kBands = (kState / 16 + kSsmWarps - 1) / kSsmWarps;
-  float s[kBands][kScanSlice / 8][4] = {};
+  static constexpr int kState = W::kState, kSlice = W::kSlice, kBands = (kState / 16 + kSsmWarps - 1) / kSsmWarps;
+  float s[kBands][kSlice / 8][4] = {};
 
   template <class F>
   __device__ __forceinline__ void each(F&& f) {
@@ -264,12 +279,12 @@ struct ScanRows {
       const int first = 16 * (warp + kSsmWarps * m);
       if (first >= kState) break;
 #pragma unroll
-      for (int j = 0; j < kScanSlice / 8; ++j)
+      for (int j = 0; j < kSlice / 8; ++j)
 #pragma unroll
         for (int e = 0; e < 4; ++e) f(s[m][j][e], first + lane / 4 + e / 2 * 8, 8 * j + 2 * (lane % 4) + e % 2);
     }
   }
-  __device__ __forceinline__ void update(const ScanWalk<kState>& w, float keep) {
+  __device__ __forceinline__ void update(const W& w, float keep) {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     each([&](float& element, int, int) { element *= keep; });
 #pragma unroll
@@ -281,8 +296,8 @@ struct ScanRows {
         uint32_t a[4], b[4];
         load_transposed(a, place_of_transposed_a(w.b, kStateRow<kState>, first, k, lane));
 #pragma unroll
-        for (int j = 0; j < kScanSlice / 16; ++j) {
-          load_transposed(b, place_of_b(w.left, kScanSliceRow, k, 16 * j, lane));
+        for (int j = 0; j < kSlice / 16; ++j) {
+          load_transposed(b, place_of_b(w.left, W::kSliceRow, k, 16 * j, lane));
           multiply(s[m][2 * j], s[m][2 * j + 1], a, b);
         }
       }
@@ -303,15 +318,16 @@ struct ScanParts {
 };
 
 // Some columns of a head's matrix, through all chunks of a sequence or of a part.
-template <int kState, Walk kWalk>
-__global__ void __launch_bounds__(kSsmThreads, kState <= 128 ? 3 : 1)
+template <int kState, int kSlice, Walk kWalk>
+__global__ void __launch_bounds__(kSsmThreads, kState > 128 ? 1 : kSlice > 32 ? 2 : 3)
     scan_walk_kernel(const __grid_constant__ ScanParts parts) {
   extern __shared__ __align__(128) char shared[];
-  ScanWalk<kState>& w = *reinterpret_cast<ScanWalk<kState>*>(shared);
+  using W = ScanWalk<kState, kSlice>;
+  W& w = *reinterpret_cast<W*>(shared);
   start_dependent();
   const Scan& p = parts.scan;
-  const int head = blockIdx.y, slices = p.head_dim / kScanSlice, part = static_cast<int>(blockIdx.x) / slices,
-            seq = blockIdx.z, first_column = static_cast<int>(blockIdx.x) % slices * kScanSlice;
+  const int head = blockIdx.y, slices = p.head_dim / kSlice, part = static_cast<int>(blockIdx.x) / slices,
+            seq = blockIdx.z, first_column = static_cast<int>(blockIdx.x) % slices * kSlice;
   const int start = p.batch.q_start[seq], stop = p.batch.q_start[seq + 1], in = p.batch.state_in[seq];
   const int begin = start + part * parts.tokens, end = kWalk == Walk::kAll ? stop : min(begin + parts.tokens, stop);
   if (stop - start < kSsmTokens || begin >= stop || (kWalk == Walk::kEnd && end == stop)) return;
@@ -321,7 +337,7 @@ __global__ void __launch_bounds__(kSsmThreads, kState <= 128 ? 3 : 1)
   end_copies();
   copy_for_state(w, halves, begin, min(kSsmTokens, end - begin));
   end_copies();
-  ScanRows<kState> rows;
+  ScanRows<W> rows;
   const auto place_of = [&](int row, int column) {
     return (int64_t{head} * p.head_dim + first_column + column) * kState + row;
   };
@@ -341,7 +357,7 @@ __global__ void __launch_bounds__(kSsmThreads, kState <= 128 ? 3 : 1)
     const int n = min(kSsmTokens, end - first), next = max(0, min(kSsmTokens, end - first - kSsmTokens));
     await_older_copies();
     __syncthreads();
-    decay_inputs<kWalk>(w, n);
+    scale_inputs<kWalk>(w, n);
     __syncthreads();
     if (kWalk != Walk::kEnd) put_scan_outputs(w, p.y + first * p.y_stride + column, p.y_stride, skip, n);
     const float keep = __expf(w.sum[n - 1]);
@@ -362,7 +378,7 @@ __global__ void __launch_bounds__(kSsmThreads, kState <= 128 ? 3 : 1)
   rows.each([&](float& element, int row, int column) { after[place_of(row, column)] = element; });
 }
 
-constexpr int kJoinThreads = 256, kJoinPack = 4;
+constexpr int kJoinThreads = 256, kJoinPack = 4, kJoinedAtOnce = 8;  // parts whose matrices are read together
 
 // A thread handles some elements of a head's matrix, and replaces the matrix after each part by the one before it.
 __global__ void __launch_bounds__(kJoinThreads) join_scans_kernel(const __grid_constant__ ScanParts parts) {
@@ -373,38 +389,59 @@ __global__ void __launch_bounds__(kJoinThreads) join_scans_kernel(const __grid_c
             element = (static_cast<int>(blockIdx.x) * kJoinThreads + threadIdx.x) * kJoinPack;
   if (stop - start < kSsmTokens || element >= size) return;
   const int64_t place = int64_t{head} * size + element;
+  const auto matrix = [&](int begin) { return reinterpret_cast<float4*>(parts.at(begin, seq) + place); };
   float4 s = in >= 0 ? *reinterpret_cast<const float4*>(p.states.data + in * p.states.slot_floats + place) : float4{};
-  for (int begin = start; begin < stop; begin += parts.tokens) {
-    auto* matrix = reinterpret_cast<float4*>(parts.at(begin, seq) + place);
-    const float4 after = *matrix;
-    *matrix = s;
-    if (begin + parts.tokens >= stop) break;
-    float sum = 0;
-    for (int t = begin + kSsmTokens; t <= begin + parts.tokens; t += kSsmTokens)
-      sum += p.keep[int64_t{t - 1} * p.keep_stride + head];
-    const float keep = __expf(sum);
-    s = make_float4(fmaf(keep, s.x, after.x), fmaf(keep, s.y, after.y), fmaf(keep, s.z, after.z),
-                    fmaf(keep, s.w, after.w));
+  for (int first = start; first < stop; first += kJoinedAtOnce * parts.tokens) {
+    float4 after[kJoinedAtOnce];
+    float sums[kJoinedAtOnce] = {};
+#pragma unroll
+    for (int i = 0; i < kJoinedAtOnce; ++i) {
+      const int begin = first + i * parts.tokens;
+      if (begin + parts.tokens >= stop) break;
+      after[i] = *matrix(begin);
+      for (int t = begin + kSsmTokens; t <= begin + parts.tokens; t += kSsmTokens)
+        sums[i] += p.keep[int64_t{t - 1} * p.keep_stride + head];
+    }
+#pragma unroll
+    for (int i = 0; i < kJoinedAtOnce; ++i) {
+      const int begin = first + i * parts.tokens;
+      if (begin >= stop) break;
+      *matrix(begin) = s;
+      const float keep = __expf(sums[i]);
+      if (begin + parts.tokens < stop)
+        s = make_float4(fmaf(keep, s.x, after[i].x), fmaf(keep, s.y, after[i].y), fmaf(keep, s.z, after[i].z),
+                        fmaf(keep, s.w, after[i].w));
+    }
   }
+}
+
+// Columns of a block: 64 read b and c half as often as 32.
+int slice_of(int head_dim) { return head_dim % 64 == 0 ? 64 : 32; }
+
+template <int kState, int kSlice>
+void start_walks(const ScanParts& parts, int n_seqs, int most_tokens, Device& device) {
+  const Scan& p = parts.scan;
+  const auto of_seqs = static_cast<unsigned>(n_seqs), heads = static_cast<unsigned>(p.n_heads);
+  const auto walk = [&](auto kernel, unsigned n_parts) {
+    launch(device, kernel, dim3(static_cast<unsigned>(p.head_dim / kSlice) * n_parts, heads, of_seqs), kSsmThreads,
+           sizeof(ScanWalk<kState, kSlice>), parts);
+  };
+  if (parts.matrices == nullptr) return walk(scan_walk_kernel<kState, kSlice, Walk::kAll>, 1);
+  const unsigned n_parts = blocks_for(most_tokens, parts.tokens);
+  walk(scan_walk_kernel<kState, kSlice, Walk::kEnd>, n_parts - 1);
+  launch(device, join_scans_kernel,
+         dim3(blocks_for(p.head_dim * p.state_dim, kJoinThreads * kJoinPack), heads, of_seqs), kJoinThreads, 0, parts);
+  walk(scan_walk_kernel<kState, kSlice, Walk::kOutputs>, n_parts);
 }
 
 template <int kState>
 void start_chunks(const ScanParts& parts, int n_seqs, int most_tokens, Device& device) {
   const Scan& p = parts.scan;
-  const auto of_seqs = static_cast<unsigned>(n_seqs), heads = static_cast<unsigned>(p.n_heads);
   launch(device, pairs_kernel<kState>,
-         dim3(blocks_for(most_tokens, kSsmTokens), static_cast<unsigned>(p.n_groups), of_seqs), kSsmThreads,
-         size_t{2} * kSsmTokens * kStateRow<kState> * sizeof(half), p);
-  const auto walk = [&](auto kernel, unsigned n_parts) {
-    launch(device, kernel, dim3(static_cast<unsigned>(p.head_dim / kScanSlice) * n_parts, heads, of_seqs), kSsmThreads,
-           sizeof(ScanWalk<kState>), parts);
-  };
-  if (parts.matrices == nullptr) return walk(scan_walk_kernel<kState, Walk::kAll>, 1);
-  const unsigned n_parts = blocks_for(most_tokens, parts.tokens);
-  walk(scan_walk_kernel<kState, Walk::kEnd>, n_parts - 1);
-  launch(device, join_scans_kernel,
-         dim3(blocks_for(p.head_dim * p.state_dim, kJoinThreads * kJoinPack), heads, of_seqs), kJoinThreads, 0, parts);
-  walk(scan_walk_kernel<kState, Walk::kOutputs>, n_parts);
+         dim3(blocks_for(most_tokens, kSsmTokens), static_cast<unsigned>(p.n_groups), static_cast<unsigned>(n_seqs)),
+         kSsmThreads, size_t{2} * kSsmTokens * kStateRow<kState> * sizeof(half), p);
+  slice_of(p.head_dim) == 64 ? start_walks<kState, 64>(parts, n_seqs, most_tokens, device)
+                             : start_walks<kState, 32>(parts, n_seqs, most_tokens, device);
 }
 
 // Of a part: some chunks.
@@ -419,17 +456,21 @@ bool is_on_packs(const float* data, int64_t stride) {
 }  // namespace
 
 bool recurrence::can_chunk_scan(const Device& device, const Scan& p) {
-  const size_t needed = p.state_dim == 64    ? sizeof(ScanWalk<64>)
-                        : p.state_dim == 128 ? sizeof(ScanWalk<128>)
-                                             : sizeof(ScanWalk<256>);
-  return (p.state_dim == 64 || p.state_dim == 128 || p.state_dim == 256) && p.head_dim % kScanSlice == 0 &&
+  const bool is_wide = slice_of(p.head_dim) == 64;
+  const auto needed = [&]<int kState>() {
+    return is_wide ? sizeof(ScanWalk<kState, 64>) : sizeof(ScanWalk<kState, 32>);
+  };
+  const size_t shared = p.state_dim == 64    ? needed.operator()<64>()
+                        : p.state_dim == 128 ? needed.operator()<128>()
+                                             : needed.operator()<256>();
+  return (p.state_dim == 64 || p.state_dim == 128 || p.state_dim == 256) && p.head_dim % 32 == 0 &&
          is_on_packs(p.b, p.b_stride) && is_on_packs(p.c, p.c_stride) && is_on_packs(p.x, p.x_stride) &&
-         is_on_packs(p.y, p.y_stride) && device.most_shared() >= needed;
+         is_on_packs(p.y, p.y_stride) && device.most_shared() >= shared;
 }
 
 int64_t ssm_part_floats(const Device& device, const SsmScanArgs& a, int n_tokens, int n_seqs, int most_tokens) {
   const StateBuffer& s = a.states->buffer(a.buffer);
-  const int64_t n_blocks = n_seqs * s.count * (s.cols / kScanSlice);
+  const int64_t n_blocks = n_seqs * s.count * (s.cols / slice_of(static_cast<int>(s.cols)));
   if (n_blocks >= int64_t{kBusyBlocks} * device.n_multiprocessors() || most_tokens < 2 * kFewestPartTokens) return 0;
   return (n_tokens / part_tokens(most_tokens) + n_seqs + 1) * s.size();
 }
