@@ -279,8 +279,7 @@ __global__ void __launch_bounds__(kWalkThreads) rule_walk_kernel(const __grid_co
   };
   const float* before = p.states.data + in * p.states.slot_floats;
   each_pair([&](float& a, float& b, int row, int64_t column) {
-    const float2 pair = in >= 0 ? *reinterpret_cast<const float2*>(before + column + row) : float2{};
-    a = pair.x, b = pair.y;
+    a = in >= 0 ? before[column + row] : 0.0f, b = in >= 0 ? before[column + row + 1] : 0.0f;
   });
   const int own = kWarpColumns * warp + lane / 4;  // the lane's first column in the block
   float* y_at = p.y + begin * p.y_stride + head * kRuleDim + first_column + own;
@@ -332,7 +331,7 @@ __global__ void __launch_bounds__(kWalkThreads) rule_walk_kernel(const __grid_co
   }
   float* after = p.states.data + p.batch.state_out[seq] * p.states.slot_floats;
   each_pair([&](float& a, float& b, int row, int64_t column) {
-    *reinterpret_cast<float2*>(after + column + row) = make_float2(a, b);
+    after[column + row] = a, after[column + row + 1] = b;
   });
 }
 

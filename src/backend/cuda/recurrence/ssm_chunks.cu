@@ -7,8 +7,8 @@
 // A first kernel computes what all heads of a group share, for all chunks at once: it overwrites b and c with halves,
 // and writes the products c[t] b[s] behind the halves of c. Steps and sums g replace dt and keep. A second kernel walks
 // through the chunks of a sequence: a block has 64 columns of a head's matrix (32 if the head's size is no multiple of
-// 64), in registers as f32. Products are on the tensor cores, from halves, with sums in f32. While the matrix is
-// updated, the next chunk's c and x are copied; while the outputs are computed, its b.
+// 64), in registers as f32. Products are on the tensor cores, from halves, with sums in f32. While a chunk is used, the
+// next one's c and products are copied to shared memory and its x to registers; while outputs are computed, b.
 //
 // A walk is a chain of copies and barriers, so few sequences leave most of the GPU waiting. Their sequences are cut into
 // parts of some chunks: all parts are walked at once without outputs, from zeros; a third kernel joins their matrices;
@@ -139,87 +139,101 @@ __global__ void __launch_bounds__(kSsmThreads) pairs_kernel(const __grid_constan
   }
 }
 
-// What a block of the second kernel has in shared memory.
+// What a block of the second kernel has in shared memory. Two chunks have places for what outputs need.
 template <int kStateDim, int kColumns>
 struct ScanWalk {
-  static constexpr int kState = kStateDim, kSlice = kColumns, kSliceRow = kSlice + 8;
-  half b[kSsmTokens * kStateRow<kState>], c[kSsmTokens * kStateRow<kState>], pairs[kSsmTokens * kPairsRow];
-  half s[kSlice * kStateRow<kState>];                            // the matrix: [column, row]
-  half x[kSsmTokens * kSliceRow], left[kSsmTokens * kSliceRow];  // step * x; what is left of it after the chunk
-  float inputs[kSsmTokens * kSlice];                             // x
-  float step[kSsmTokens], sum[kSsmTokens];
+  static constexpr int kState = kStateDim, kSlice = kColumns, kSliceRow = kSlice + 8, kRow = kStateRow<kState>;
+  struct Chunk {
+    half c[kSsmTokens * kRow], pairs[kSsmTokens * kPairsRow];
+    float step[kSsmTokens], sum[kSsmTokens];
+  };
+  Chunk chunks[2];
+  half b[kSsmTokens * kRow];
+  half s[kSlice * kRow];  // the matrix: [column, row]
+  half x[kSsmTokens * kSliceRow];
+  half left[kSsmTokens];  // step, times what is left of a token after the chunk
+
+  // A walk without outputs has no c, so two chunks have places for b.
+  __device__ half* next_b(int chunk) { return chunk % 2 == 0 ? b : chunks[0].c; }
 };
 
 // What a walk computes: all of a sequence; of a part, its matrix if it began with zeros; the outputs of a part.
 enum class Walk { kAll, kEnd, kOutputs };
 
-// Copies the chunk's x from a column on, and for outputs c and products; tokens past the last are zeros.
-template <Walk kWalk, class W>
-__device__ __forceinline__ void copy_for_outputs(W& w, const Scan& p, const Halves<W::kState>& halves, int head,
-                                                 int column, int64_t first, int n) {
-  constexpr int kState = W::kState, kPieces = kState / 8, kOfPairs = kSsmTokens / 8, kOfX = W::kSlice / 4;
-  for (int i = threadIdx.x; kWalk != Walk::kEnd && i < kSsmTokens * kPieces; i += kSsmThreads) {
-    const int t = i / kPieces, piece = i % kPieces * 8;
-    copy16(w.c + t * kStateRow<kState> + piece, halves.c + (t < n ? (first + t) * halves.c_stride : 0) + piece, t < n);
-  }
-  for (int i = threadIdx.x; kWalk != Walk::kEnd && i < kSsmTokens * kOfPairs; i += kSsmThreads) {
-    const int t = i / kOfPairs, piece = i % kOfPairs * 8;
-    copy16(w.pairs + t * kPairsRow + piece, halves.pairs + (t < n ? (first + t) * halves.c_stride : 0) + piece, t < n);
-  }
-  for (int i = threadIdx.x; i < kSsmTokens * kOfX; i += kSsmThreads) {
-    const int t = i / kOfX, piece = i % kOfX * 4;
-    copy16(w.inputs + t * W::kSlice + piece, p.x + (t < n ? (first + t) * p.x_stride : 0) + column + piece, t < n);
-  }
-  if (const int t = threadIdx.x; t < kSsmTokens) {
-    copy_float(&w.step[t], p.dt + (t < n ? (first + t) * p.dt_stride : 0) + head, t < n);
-    copy_float(&w.sum[t], p.keep + (t < n ? (first + t) * p.keep_stride : 0) + head, t < n);
-  }
+__device__ __forceinline__ void end_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// Waits for all copies but those of the last n groups.
+template <int n>
+__device__ __forceinline__ void await_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(n) : "memory");
 }
-template <class W>
-__device__ __forceinline__ void copy_for_state(W& w, const Halves<W::kState>& halves, int64_t first, int n) {
-  constexpr int kState = W::kState, kPieces = kState / 8;
+
+// Copies rows of halves [64, cols], from token `first` on; tokens from n on are zeros.
+template <int cols>
+__device__ __forceinline__ void copy_rows(half* to, int row, const half* from, int64_t stride, int64_t first, int n) {
+  constexpr int kPieces = cols / 8;
   for (int i = threadIdx.x; i < kSsmTokens * kPieces; i += kSsmThreads) {
     const int t = i / kPieces, piece = i % kPieces * 8;
-    copy16(w.b + t * kStateRow<kState> + piece, halves.b + (t < n ? (first + t) * halves.b_stride : 0) + piece, t < n);
+    copy16(to + t * row + piece, from + (t < n ? (first + t) * stride : 0) + piece, t < n);
   }
 }
-__device__ __forceinline__ void end_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-// Waits for all copies but those of the last group.
-__device__ __forceinline__ void await_older_copies() { asm volatile("cp.async.wait_group 1;" ::: "memory"); }
-
-// Gives x its steps, and what is left of it after the chunk. n tokens.
+// Copies the chunk's steps and their sums, and for outputs c and products.
 template <Walk kWalk, class W>
-__device__ __forceinline__ void scale_inputs(W& w, int n) {
-  constexpr int kPairs = W::kSlice / 2;
-  const float last = w.sum[n - 1];
-  for (int i = threadIdx.x; i < kSsmTokens * kPairs; i += kSsmThreads) {
-    const int t = i / kPairs, column = i % kPairs * 2;
-    const float2 x = *reinterpret_cast<const float2*>(w.inputs + t * W::kSlice + column);
-    const float step = w.step[t], left = step * __expf(fminf(last - w.sum[t], 0.0f));
-    if (kWalk != Walk::kEnd)
-      *reinterpret_cast<uint32_t*>(w.x + t * W::kSliceRow + column) = finite_pair_of(step * x.x, step * x.y);
-    *reinterpret_cast<uint32_t*>(w.left + t * W::kSliceRow + column) = finite_pair_of(left * x.x, left * x.y);
+__device__ __forceinline__ void copy_chunk(typename W::Chunk& to, const Scan& p, const Halves<W::kState>& halves,
+                                           int head, int64_t first, int n) {
+  if (kWalk != Walk::kEnd) {
+    copy_rows<W::kState>(to.c, W::kRow, halves.c, halves.c_stride, first, n);
+    copy_rows<kSsmTokens>(to.pairs, kPairsRow, halves.pairs, halves.c_stride, first, n);
+  }
+  if (const int t = threadIdx.x; t < kSsmTokens) {
+    copy_float(&to.step[t], p.dt + (t < n ? (first + t) * p.dt_stride : 0) + head, t < n);
+    copy_float(&to.sum[t], p.keep + (t < n ? (first + t) * p.keep_stride : 0) + head, t < n);
   }
 }
 
-// The products of 16 tokens from `row` on with 16 tokens from `s` on, an operand a, times their decays.
+// A thread's share of a chunk's x: loaded to registers while another chunk is used.
 template <class W>
-__device__ __forceinline__ void load_decayed(uint32_t (&a)[4], const W& w, int row, int s, const float (&sums)[2],
-                                             int lane) {
-  load_matrices(a, place_of_a(w.pairs, kPairsRow, row, s, lane));
+struct ScanInputs {
+  static constexpr int kPacks = W::kSlice / 4, kOwn = kSsmTokens * kPacks / kSsmThreads;
+  float4 x[kOwn];
+
+  // from: of the chunk's first token and the block's first column; tokens from n on are zeros
+  __device__ __forceinline__ void load(const float* from, int64_t stride, int n) {
+#pragma unroll
+    for (int j = 0; j < kOwn; ++j) {
+      const int i = static_cast<int>(threadIdx.x) + j * kSsmThreads, t = i / kPacks;
+      x[j] = t < n ? reinterpret_cast<const float4*>(from + t * stride)[i % kPacks] : float4{};
+    }
+  }
+  __device__ __forceinline__ void show(W& w) const {
+#pragma unroll
+    for (int j = 0; j < kOwn; ++j) {
+      const int i = static_cast<int>(threadIdx.x) + j * kSsmThreads;
+      *reinterpret_cast<uint2*>(w.x + i / kPacks * W::kSliceRow + i % kPacks * 4) = finite_halves_of(x[j]);
+    }
+  }
+};
+
+// The products of 16 tokens from `row` on with 16 tokens from `s` on, an operand a, times steps and decays.
+template <class Chunk>
+__device__ __forceinline__ void load_decayed(uint32_t (&a)[4], const Chunk& chunk, int row, int s,
+                                             const float (&sums)[2], int lane) {
+  load_matrices(a, place_of_a(chunk.pairs, kPairsRow, row, s, lane));
 #pragma unroll
   for (int piece = 0; piece < 4; ++piece) {
     const int t = row + lane / 4 + piece % 2 * 8, of = s + 2 * (lane % 4) + piece / 2 * 8;
-    const float2 product = __half22float2(half2_of(a[piece])), before = *reinterpret_cast<const float2*>(w.sum + of);
-    a[piece] = pair_of(of <= t ? product.x * __expf(fminf(sums[piece % 2] - before.x, 0.0f)) : 0.0f,
-                       of + 1 <= t ? product.y * __expf(fminf(sums[piece % 2] - before.y, 0.0f)) : 0.0f);
+    const float2 product = __half22float2(half2_of(a[piece])), before = *reinterpret_cast<const float2*>(chunk.sum + of),
+                 step = *reinterpret_cast<const float2*>(chunk.step + of);
+    a[piece] = finite_pair_of(
+        of <= t ? product.x * step.x * __expf(fminf(sums[piece % 2] - before.x, 0.0f)) : 0.0f,
+        of + 1 <= t ? product.y * step.y * __expf(fminf(sums[piece % 2] - before.y, 0.0f)) : 0.0f);
   }
 }
 
 // A warp computes 16 tokens and half of the columns of the outputs. y: of the chunk's first token and the block's first
 // column.
 template <class W>
-__device__ __forceinline__ void put_scan_outputs(const W& w, float* y, int64_t stride, float skip, int n) {
+__device__ __forceinline__ void put_scan_outputs(const W& w, const typename W::Chunk& chunk, float* y, int64_t stride,
+                                                 float skip, int n) {
   constexpr int kColumns = W::kSlice / 2;
   const int lane = threadIdx.x % 32, row = static_cast<int>(threadIdx.x) / 32 % 4 * 16,
             column = static_cast<int>(threadIdx.x) / 128 * kColumns;
@@ -227,14 +241,14 @@ __device__ __forceinline__ void put_scan_outputs(const W& w, float* y, int64_t s
 #pragma unroll
   for (int k = 0; k < W::kState; k += 16) {
     uint32_t a[4], b[4];
-    load_matrices(a, place_of_a(w.c, kStateRow<W::kState>, row, k, lane));
+    load_matrices(a, place_of_a(chunk.c, W::kRow, row, k, lane));
 #pragma unroll
     for (int j = 0; j < kColumns / 16; ++j) {
-      load_matrices(b, place_of_transposed_b(w.s, kStateRow<W::kState>, k, column + 16 * j, lane));
+      load_matrices(b, place_of_transposed_b(w.s, W::kRow, k, column + 16 * j, lane));
       multiply(sums[2 * j], sums[2 * j + 1], a, b);
     }
   }
-  const float of_rows[2] = {w.sum[row + lane / 4], w.sum[row + lane / 4 + 8]};
+  const float of_rows[2] = {chunk.sum[row + lane / 4], chunk.sum[row + lane / 4 + 8]};
   const float decays[2] = {__expf(of_rows[0]), __expf(of_rows[1])};
 #pragma unroll
   for (int j = 0; j < kColumns / 8; ++j)
@@ -244,7 +258,7 @@ __device__ __forceinline__ void put_scan_outputs(const W& w, float* y, int64_t s
   for (int k = 0; k < kSsmTokens; k += 16) {
     if (k > row) break;
     uint32_t a[4], b[4];
-    load_decayed(a, w, row, k, of_rows, lane);
+    load_decayed(a, chunk, row, k, of_rows, lane);
 #pragma unroll
     for (int j = 0; j < kColumns / 16; ++j) {
       load_transposed(b, place_of_b(w.x, W::kSliceRow, k, column + 16 * j, lane));
@@ -258,7 +272,7 @@ __device__ __forceinline__ void put_scan_outputs(const W& w, float* y, int64_t s
 #pragma unroll
     for (int j = 0; j < kColumns / 8; ++j) {
       const int at = column + 8 * j + 2 * (lane % 4);
-      const float2 x = *reinterpret_cast<const float2*>(w.inputs + t * W::kSlice + at);
+      const float2 x = __half22float2(*reinterpret_cast<const half2*>(w.x + t * W::kSliceRow + at));
       *reinterpret_cast<float2*>(y + t * stride + at) =
           make_float2(fmaf(skip, x.x, sums[j][2 * h]), fmaf(skip, x.y, sums[j][2 * h + 1]));
     }
@@ -284,8 +298,10 @@ struct ScanRows {
         for (int e = 0; e < 4; ++e) f(s[m][j][e], first + lane / 4 + e / 2 * 8, 8 * j + 2 * (lane % 4) + e % 2);
     }
   }
-  __device__ __forceinline__ void update(const W& w, float keep) {
+  // of_b: [64, kState]
+  __device__ __forceinline__ void update(const W& w, const half* of_b, float keep) {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const half2 most = __float2half2_rn(kLargestHalf);
     each([&](float& element, int, int) { element *= keep; });
 #pragma unroll
     for (int m = 0; m < kBands; ++m) {
@@ -294,10 +310,15 @@ struct ScanRows {
 #pragma unroll
       for (int k = 0; k < kSsmTokens; k += 16) {
         uint32_t a[4], b[4];
-        load_transposed(a, place_of_transposed_a(w.b, kStateRow<kState>, first, k, lane));
+        load_transposed(a, place_of_transposed_a(of_b, W::kRow, first, k, lane));
+#pragma unroll
+        for (int piece = 0; piece < 4; ++piece) {
+          const half2 left = *reinterpret_cast<const half2*>(w.left + k + piece / 2 * 8 + 2 * (lane % 4));
+          a[piece] = bits_of(__hmax2(__hmin2(__hmul2(half2_of(a[piece]), left), most), __hneg2(most)));
+        }
 #pragma unroll
         for (int j = 0; j < kSlice / 16; ++j) {
-          load_transposed(b, place_of_b(w.left, W::kSliceRow, k, 16 * j, lane));
+          load_transposed(b, place_of_b(w.x, W::kSliceRow, k, 16 * j, lane));
           multiply(s[m][2 * j], s[m][2 * j + 1], a, b);
         }
       }
@@ -319,7 +340,7 @@ struct ScanParts {
 
 // Some columns of a head's matrix, through all chunks of a sequence or of a part.
 template <int kState, int kSlice, Walk kWalk>
-__global__ void __launch_bounds__(kSsmThreads, kState > 128 ? 1 : kSlice > 32 ? 2 : 3)
+__global__ void __launch_bounds__(kSsmThreads, kState > 128 ? 1 : 2)
     scan_walk_kernel(const __grid_constant__ ScanParts parts) {
   extern __shared__ __align__(128) char shared[];
   using W = ScanWalk<kState, kSlice>;
@@ -333,16 +354,27 @@ __global__ void __launch_bounds__(kSsmThreads, kState > 128 ? 1 : kSlice > 32 ? 
   if (stop - start < kSsmTokens || begin >= stop || (kWalk == Walk::kEnd && end == stop)) return;
   const Halves<kState> halves(p, head / (p.n_heads / p.n_groups));
   const int column = head * p.head_dim + first_column;  // of x
-  copy_for_outputs<kWalk>(w, p, halves, head, column, begin, min(kSsmTokens, end - begin));
-  end_copies();
-  copy_for_state(w, halves, begin, min(kSsmTokens, end - begin));
-  end_copies();
+  const auto n_of = [&](int chunk) { return max(0, min(kSsmTokens, end - begin - chunk * kSsmTokens)); };
+  const auto first_of = [&](int chunk) { return int64_t{begin} + chunk * kSsmTokens; };
+  const auto copy_b = [&](int chunk) {
+    copy_rows<kState>(kWalk == Walk::kEnd ? w.next_b(chunk) : w.b, W::kRow, halves.b, halves.b_stride, first_of(chunk),
+                      n_of(chunk));
+  };
+  ScanInputs<W> inputs;
+  const auto begin_chunk = [&](int chunk) {
+    copy_chunk<kWalk, W>(w.chunks[chunk % 2], p, halves, head, first_of(chunk), n_of(chunk));
+    if (kWalk == Walk::kEnd) copy_b(chunk);
+    end_copies();
+    inputs.load(p.x + first_of(chunk) * p.x_stride + column, p.x_stride, n_of(chunk));
+  };
+  begin_chunk(0);
+  if (kWalk != Walk::kEnd) copy_b(0), end_copies();
   ScanRows<W> rows;
   const auto place_of = [&](int row, int column) {
     return (int64_t{head} * p.head_dim + first_column + column) * kState + row;
   };
   const auto show = [&](float& element, int row, int column) {
-    w.s[column * kStateRow<kState> + row] = from_float<half>(fminf(fmaxf(element, -kLargestHalf), kLargestHalf));
+    w.s[column * W::kRow + row] = from_float<half>(fminf(fmaxf(element, -kLargestHalf), kLargestHalf));
   };
   const float *before = kWalk == Walk::kAll ? p.states.data + in * p.states.slot_floats : parts.at(begin, seq),
               skip = p.skip[head];
@@ -353,26 +385,28 @@ __global__ void __launch_bounds__(kSsmThreads, kState > 128 ? 1 : kSlice > 32 ? 
       show(element, row, column);
     });
   }
-  for (int first = begin; first < end; first += kSsmTokens) {
-    const int n = min(kSsmTokens, end - first), next = max(0, min(kSsmTokens, end - first - kSsmTokens));
-    await_older_copies();
+  for (int chunk = 0; n_of(chunk) > 0; ++chunk) {
+    const int n = n_of(chunk);
+    const auto& own = w.chunks[chunk % 2];
+    inputs.show(w);
+    await_copies<kWalk == Walk::kEnd ? 0 : 1>();  // b is still being copied
     __syncthreads();
-    scale_inputs<kWalk>(w, n);
+    begin_chunk(chunk + 1);
+    const float last = own.sum[n - 1];
+    if (const int t = threadIdx.x; t < kSsmTokens)
+      w.left[t] = from_float<half>(fminf(own.step[t] * __expf(fminf(last - own.sum[t], 0.0f)), kLargestHalf));
+    if (kWalk != Walk::kEnd)
+      put_scan_outputs(w, own, p.y + first_of(chunk) * p.y_stride + column, p.y_stride, skip, n);
+    if (kWalk == Walk::kOutputs && end < stop && n_of(chunk + 1) == 0) break;
+    if (kWalk != Walk::kEnd) await_copies<1>();
     __syncthreads();
-    if (kWalk != Walk::kEnd) put_scan_outputs(w, p.y + first * p.y_stride + column, p.y_stride, skip, n);
-    const float keep = __expf(w.sum[n - 1]);
-    if (kWalk == Walk::kOutputs && next == 0 && end < stop) return;
-    __syncthreads();
-    if (next > 0) copy_for_outputs<kWalk>(w, p, halves, head, column, first + kSsmTokens, next);
-    end_copies();
-    await_older_copies();
-    __syncthreads();
-    rows.update(w, keep);
+    rows.update(w, kWalk == Walk::kEnd ? w.next_b(chunk) : w.b, __expf(last));
     if (kWalk != Walk::kEnd) rows.each(show);
     __syncthreads();
-    if (next > 0) copy_for_state(w, halves, first + kSsmTokens, next);
-    end_copies();
+    if (kWalk != Walk::kEnd) copy_b(chunk + 1), end_copies();
   }
+  await_copies<0>();
+  if (kWalk == Walk::kOutputs && end < stop) return;
   float* after =
       kWalk == Walk::kEnd ? parts.at(begin, seq) : p.states.data + p.batch.state_out[seq] * p.states.slot_floats;
   rows.each([&](float& element, int row, int column) { after[place_of(row, column)] = element; });
