@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kConvThreads = 64;
-constexpr int kConvPart = 32;  // tokens of a block if a sequence has many
+constexpr int kConvPart = 16;  // tokens of a block if a sequence has many
 constexpr int kDeltaThreads = 128, kColumns = kDeltaThreads / kColumnLanes;
 
 template <class X, class G>
@@ -86,7 +86,7 @@ __device__ __forceinline__ void load_inputs(float (&to)[kWide], const Conv& p, i
 // kMaxWidth, after zeros.
 template <int kMaxWidth, int kWide>
 __global__ void __launch_bounds__(kConvThreads) conv_kernel(const __grid_constant__ Conv p) {
-  constexpr int kAhead = kWide > 1 ? 4 : 16;  // tokens loaded ahead
+  constexpr int kAhead = kWide > 1 ? 8 : 16;  // tokens loaded ahead
   start_dependent();
   const int c = (static_cast<int>(blockIdx.x) * kConvThreads + threadIdx.x) * kWide, seq = blockIdx.y,
             none = kMaxWidth - p.width;
@@ -269,7 +269,7 @@ void start_delta(const Delta& p, int n_seqs, Device& device) {
                                    : start(delta_kernel<32, kPacks>);
 }
 
-// True if 4 channels can be read at once.
+// True if channels are on packs.
 bool is_wide(const ShortConvArgs& a, const DeviceStates& states) {
   const auto packs = [](const Tensor& t) { return !t || packs_rows(t); };
   return packs_columns(states, static_cast<int>(a.x.cols)) && packs(a.x) && packs(a.in_gate) && packs(a.out_gate) &&
@@ -323,7 +323,7 @@ void short_conv(const ShortConvArgs& a, const DeviceStates& states, const Device
     launch(device, kernel, dim3(blocks_for(p.n_channels, kConvThreads * channels), seqs, n_parts), kConvThreads, 0, p);
   };
   if (p.width > 4) return start(conv_kernel<kMaxConvWidth, 1>, 1);
-  most_tokens >= kManyTokens && is_wide(a, states) ? start(conv_kernel<4, 4>, 4) : start(conv_kernel<4, 1>, 1);
+  most_tokens >= kManyTokens && is_wide(a, states) ? start(conv_kernel<4, 2>, 2) : start(conv_kernel<4, 1>, 1);
 }
 
 void delta_rule(const DeltaRuleArgs& a, const DeviceStates& states, const DeviceBatch& batch, int n_seqs,

@@ -10,8 +10,8 @@
 // 64), in registers as f32. Products are on the tensor cores, from halves, with sums in f32. While a chunk is used, the
 // next one's c and products are copied to shared memory and its x to registers; while outputs are computed, b.
 //
-// A walk is a chain of copies and barriers, so few sequences leave most of the GPU waiting. Their sequences are cut into
-// parts of some chunks: all parts are walked at once without outputs, from zeros; a third kernel joins their matrices;
+// A walk is a chain of chunks, so few sequences leave most of the GPU waiting. Their sequences are cut into parts of some
+// chunks: all parts are walked at once without outputs, from zeros; a third kernel joins their matrices;
 // and all parts are walked again, from the matrices before them.
 #include "backend/cuda/memory.h"
 #include "backend/cuda/recurrence/ssm_scan.cuh"
@@ -25,8 +25,7 @@ namespace {
 
 constexpr int kSsmTokens = kChunkedScanTokens, kSsmWarps = 8, kSsmThreads = 32 * kSsmWarps;
 constexpr float kLargestHalf = 65504.0f;
-constexpr int kFewestPartTokens = 256, kMostParts = 16;  // of a sequence
-constexpr int kBusyBlocks = 4;  // of a multiprocessor; more of them wait less for one another than parts would save
+constexpr int kFewestPartChunks = 4, kMostParts = 16;  // of a sequence
 constexpr int kPairsRow = kSsmTokens + 8;  // rows in halves, against bank conflicts
 
 template <int kState>
@@ -77,19 +76,19 @@ __device__ __forceinline__ void find_steps(const Scan& p, float* steps, int room
   }
 }
 
-// One chunk of one group of a sequence.
+// One chunk of one group of a sequence. Half of the blocks compute steps, and the others products.
 template <int kState>
 __global__ void __launch_bounds__(kSsmThreads) pairs_kernel(const __grid_constant__ Scan p) {
   constexpr int kRow = kStateRow<kState>, kPacks = kState / 4, kPerLane = (kPacks + 31) / 32;
   extern __shared__ __align__(128) char shared[];
   half *b = reinterpret_cast<half*>(shared), *c = b + kSsmTokens * kRow;
   start_dependent();
-  const int group = blockIdx.y, seq = blockIdx.z, done = static_cast<int>(blockIdx.x) * kSsmTokens,
+  const int group = blockIdx.y / 2, seq = blockIdx.z, done = static_cast<int>(blockIdx.x) * kSsmTokens,
             warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int begin = p.batch.q_start[seq], length = p.batch.q_start[seq + 1] - begin, n = min(kSsmTokens, length - done);
   if (length < kSsmTokens || n <= 0) return;
   const int64_t first = begin + done;
-  find_steps(p, reinterpret_cast<float*>(shared), kSsmTokens * kRow, group, first, n);
+  if (blockIdx.y % 2 == 0) return find_steps(p, reinterpret_cast<float*>(shared), kSsmTokens * kRow, group, first, n);
   const Halves<kState> halves(p, group);
   for (int t = warp; t < kSsmTokens; t += kSsmWarps) {
     float4 of_b[kPerLane] = {}, of_c[kPerLane] = {};
@@ -156,6 +155,9 @@ struct ScanWalk {
   // A walk without outputs has no c, so two chunks have places for b.
   __device__ half* next_b(int chunk) { return chunk % 2 == 0 ? b : chunks[0].c; }
 };
+
+// Blocks of a multiprocessor.
+constexpr int walks_at_once(int state_dim) { return state_dim > 128 ? 1 : 2; }
 
 // What a walk computes: all of a sequence; of a part, its matrix if it began with zeros; the outputs of a part.
 enum class Walk { kAll, kEnd, kOutputs };
@@ -340,8 +342,8 @@ struct ScanParts {
 
 // Some columns of a head's matrix, through all chunks of a sequence or of a part.
 template <int kState, int kSlice, Walk kWalk>
-__global__ void __launch_bounds__(kSsmThreads, kState > 128 ? 1 : 2)
-    scan_walk_kernel(const __grid_constant__ ScanParts parts) {
+__global__ void __launch_bounds__(kSsmThreads, walks_at_once(kState)) scan_walk_kernel(
+    const __grid_constant__ ScanParts parts) {
   extern __shared__ __align__(128) char shared[];
   using W = ScanWalk<kState, kSlice>;
   W& w = *reinterpret_cast<W*>(shared);
@@ -472,15 +474,30 @@ template <int kState>
 void start_chunks(const ScanParts& parts, int n_seqs, int most_tokens, Device& device) {
   const Scan& p = parts.scan;
   launch(device, pairs_kernel<kState>,
-         dim3(blocks_for(most_tokens, kSsmTokens), static_cast<unsigned>(p.n_groups), static_cast<unsigned>(n_seqs)),
+         dim3(blocks_for(most_tokens, kSsmTokens), 2 * static_cast<unsigned>(p.n_groups), static_cast<unsigned>(n_seqs)),
          kSsmThreads, size_t{2} * kSsmTokens * kStateRow<kState> * sizeof(half), p);
   slice_of(p.head_dim) == 64 ? start_walks<kState, 64>(parts, n_seqs, most_tokens, device)
                              : start_walks<kState, 32>(parts, n_seqs, most_tokens, device);
 }
 
-// Of a part: some chunks.
-int part_tokens(int most_tokens) {
-  return std::max(kFewestPartTokens, (most_tokens / kMostParts + kSsmTokens - 1) / kSsmTokens * kSsmTokens);
+// The tokens of a part, for walks of n_blocks for each part; 0 if whole sequences take no longer. A round of blocks takes
+// as long as its chunks and its start; parts take another walk.
+int part_tokens(const Device& device, int state_dim, int64_t n_blocks, int most_tokens) {
+  const int64_t slots = int64_t{walks_at_once(state_dim)} * device.n_multiprocessors();
+  const int n_chunks = (most_tokens + kSsmTokens - 1) / kSsmTokens;
+  const auto time_of = [&](int n_parts, int chunks) { return (n_blocks * n_parts + slots - 1) / slots * (chunks + 1); };
+  int best = 0;
+  int64_t least = time_of(1, n_chunks) / 2;
+  for (int n_parts = 2; n_parts <= kMostParts; ++n_parts) {
+    const int chunks = (n_chunks + n_parts - 1) / n_parts;
+    if (chunks < kFewestPartChunks) break;
+    if (const int64_t time = time_of(n_parts, chunks); time < least) best = chunks * kSsmTokens, least = time;
+  }
+  return best;
+}
+
+int part_tokens(const Device& device, const Scan& p, int n_seqs, int most_tokens) {
+  return part_tokens(device, p.state_dim, int64_t{n_seqs} * p.n_heads * (p.head_dim / slice_of(p.head_dim)), most_tokens);
 }
 
 bool is_on_packs(const float* data, int64_t stride) {
@@ -505,12 +522,12 @@ bool recurrence::can_chunk_scan(const Device& device, const Scan& p) {
 int64_t ssm_part_floats(const Device& device, const SsmScanArgs& a, int n_tokens, int n_seqs, int most_tokens) {
   const StateBuffer& s = a.states->buffer(a.buffer);
   const int64_t n_blocks = n_seqs * s.count * (s.cols / slice_of(static_cast<int>(s.cols)));
-  if (n_blocks >= int64_t{kBusyBlocks} * device.n_multiprocessors() || most_tokens < 2 * kFewestPartTokens) return 0;
-  return (n_tokens / part_tokens(most_tokens) + n_seqs + 1) * s.size();
+  const int tokens = part_tokens(device, static_cast<int>(s.rows), n_blocks, most_tokens);
+  return tokens == 0 ? 0 : (n_tokens / tokens + n_seqs + 1) * s.size();
 }
 
 void recurrence::scan_chunks(const Scan& p, float* matrices, int n_seqs, int most_tokens, Device& device) {
-  const ScanParts parts{.scan = p, .matrices = matrices, .tokens = part_tokens(most_tokens)};
+  const ScanParts parts{.scan = p, .matrices = matrices, .tokens = part_tokens(device, p, n_seqs, most_tokens)};
   p.state_dim == 64    ? start_chunks<64>(parts, n_seqs, most_tokens, device)
   : p.state_dim == 128 ? start_chunks<128>(parts, n_seqs, most_tokens, device)
                        : start_chunks<256>(parts, n_seqs, most_tokens, device);
