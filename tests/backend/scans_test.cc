@@ -233,6 +233,16 @@ TEST_P(Scans, RgLruEqualsRefInAnySteps) {
     if (!HasFailure()) expect_ref(LruLayer(random_, n_channels), 70, 2);
 }
 
+TEST_P(Scans, RgLruEqualsRefOverManyTokens) {
+  for (const int n_channels : {1, 50, 130})
+    if (!HasFailure()) expect_ref_over_many_tokens(LruLayer(random_, n_channels));
+}
+
+TEST_P(Scans, CutsOfALongRgLruChangeNoBitWhereDeterministic) {
+  const auto own = GetParam() == "cuda" ? create_cuda_backend({.device = "cuda", .deterministic = true}) : nullptr;
+  expect_same_in_cuts(LruLayer(random_, 64), own ? *own : *backend_, 400, 300);
+}
+
 INSTANTIATE_TEST_SUITE_P(Cpu, Scans, testing::ValuesIn(instruction_sets()), [](const auto& i) { return i.param; });
 INSTANTIATE_TEST_SUITE_P(Cuda, Scans, testing::Values("cuda"));
 

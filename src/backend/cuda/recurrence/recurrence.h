@@ -35,7 +35,11 @@ void delta_rule(const DeltaRuleArgs& args, const DeviceStates& states, const Dev
 int64_t ssm_part_floats(const Device& device, const SsmScanArgs& args, int n_tokens, int n_seqs, int most_tokens);
 void ssm_scan(const SsmScanArgs& args, const DeviceStates& states, const DeviceBatch& batch, int n_seqs,
               int fewest_tokens, int most_tokens, bool chunks, float* parts, Device& device);
-void rg_lru(const RgLruArgs& args, const DeviceStates& states, const DeviceBatch& batch, int n_seqs, Device& device);
+// With `parts`, which has room for rg_lru_part_floats() floats unless that is 0, long sequences are cut into parts, and
+// the result then differs in the last bits.
+int64_t rg_lru_part_floats(int64_t n_channels, int n_tokens, int n_seqs, int most_tokens);
+void rg_lru(const RgLruArgs& args, const DeviceStates& states, const DeviceBatch& batch, int n_seqs, int most_tokens,
+            float* parts, Device& device);
 void kda_inputs(const KdaInputsArgs& args, Device& device);
 void rank_one_rule(const RankOneRuleArgs& args, const DeviceStates& states, const DeviceBatch& batch, int n_seqs,
                    int most_tokens, bool chunks, Device& device);

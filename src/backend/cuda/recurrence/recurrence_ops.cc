@@ -108,7 +108,14 @@ void RecurrenceOps::selective_scan(const SelectiveScanArgs& args) {
 void RecurrenceOps::rg_lru(const RgLruArgs& args) {
   const auto& states = static_cast<const CudaStates&>(*args.states);
   CHECK_EQ(args.x.cols, states.buffer(args.buffer).cols);
-  cuda::rg_lru(args, states.at(args.buffer), core_.step.view(), core_.step.n_seqs, core_.device);
+  float* parts = nullptr;
+  const int64_t floats = core_.deterministic ? 0
+                                             : rg_lru_part_floats(args.x.cols, core_.step.n_tokens, core_.step.n_seqs,
+                                                                  core_.step.max_q_len);
+  if (floats > 0)
+    parts = static_cast<float*>(core_.memory.scratch(Scratch::kUp, static_cast<size_t>(floats) * sizeof(float)));
+  cuda::rg_lru(args, states.at(args.buffer), core_.step.view(), core_.step.n_seqs, core_.step.max_q_len, parts,
+               core_.device);
   check_launch("rg_lru");
 }
 

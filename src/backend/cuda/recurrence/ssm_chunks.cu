@@ -31,10 +31,12 @@ constexpr int kPairsRow = kSsmTokens + 8;  // rows in halves, against bank confl
 template <int kState>
 constexpr int kStateRow = kState + 8;
 
-// Two halves; numbers past the largest half become it, because an infinity times a decay of 0 is no number.
-__device__ __forceinline__ uint32_t finite_pair_of(float a, float b) {
-  return pair_of(fminf(fmaxf(a, -kLargestHalf), kLargestHalf), fminf(fmaxf(b, -kLargestHalf), kLargestHalf));
+// Numbers past the largest half become it, because an infinity times a decay of 0 is no number.
+__device__ __forceinline__ uint32_t finite(half2 pair) {
+  const half2 most = __float2half2_rn(kLargestHalf);
+  return bits_of(__hmax2(__hmin2(pair, most), __hneg2(most)));
 }
+__device__ __forceinline__ uint32_t finite_pair_of(float a, float b) { return finite(__floats2half2_rn(a, b)); }
 __device__ __forceinline__ uint2 finite_halves_of(const float4& v) {
   return make_uint2(finite_pair_of(v.x, v.y), finite_pair_of(v.z, v.w));
 }
@@ -148,7 +150,7 @@ struct ScanWalk {
   };
   Chunk chunks[2];
   half b[kSsmTokens * kRow];
-  half s[kSlice * kRow];  // the matrix: [column, row]
+  half s[kState * kSliceRow];  // the matrix: [row, column]
   half x[kSsmTokens * kSliceRow];
   half left[kSsmTokens];  // step, times what is left of a token after the chunk
 
@@ -172,10 +174,13 @@ __device__ __forceinline__ void await_copies() {
 // Copies rows of halves [64, cols], from token `first` on; tokens from n on are zeros.
 template <int cols>
 __device__ __forceinline__ void copy_rows(half* to, int row, const half* from, int64_t stride, int64_t first, int n) {
-  constexpr int kPieces = cols / 8;
-  for (int i = threadIdx.x; i < kSsmTokens * kPieces; i += kSsmThreads) {
-    const int t = i / kPieces, piece = i % kPieces * 8;
-    copy16(to + t * row + piece, from + (t < n ? (first + t) * stride : 0) + piece, t < n);
+  constexpr int kPieces = cols / 8, kAtOnce = kSsmThreads / kPieces;  // rows
+  const int t = static_cast<int>(threadIdx.x) / kPieces, piece = static_cast<int>(threadIdx.x) % kPieces * 8;
+  const half* at = from + (first + t) * stride + piece;
+#pragma unroll
+  for (int j = 0; j < kSsmTokens / kAtOnce; ++j, at += kAtOnce * stride) {
+    const bool in = t + j * kAtOnce < n;
+    copy16(to + (t + j * kAtOnce) * row + piece, in ? at : from, in);
   }
 }
 // Copies the chunk's steps and their sums, and for outputs c and products.
@@ -200,11 +205,12 @@ struct ScanInputs {
 
   // from: of the chunk's first token and the block's first column; tokens from n on are zeros
   __device__ __forceinline__ void load(const float* from, int64_t stride, int n) {
+    constexpr int kAtOnce = kSsmThreads / kPacks;  // tokens
+    const int t = static_cast<int>(threadIdx.x) / kPacks;
+    const float* at = from + t * stride + static_cast<int>(threadIdx.x) % kPacks * 4;
 #pragma unroll
-    for (int j = 0; j < kOwn; ++j) {
-      const int i = static_cast<int>(threadIdx.x) + j * kSsmThreads, t = i / kPacks;
-      x[j] = t < n ? reinterpret_cast<const float4*>(from + t * stride)[i % kPacks] : float4{};
-    }
+    for (int j = 0; j < kOwn; ++j, at += kAtOnce * stride)
+      x[j] = t + j * kAtOnce < n ? *reinterpret_cast<const float4*>(at) : float4{};
   }
   __device__ __forceinline__ void show(W& w) const {
 #pragma unroll
@@ -215,8 +221,9 @@ struct ScanInputs {
   }
 };
 
-// The products of 16 tokens from `row` on with 16 tokens from `s` on, an operand a, times steps and decays.
-template <class Chunk>
+// The products of 16 tokens from `row` on with 16 tokens from `s` on, an operand a, times steps and decays. On the
+// diagonal, tokens have no part in outputs before them.
+template <bool kDiagonal, class Chunk>
 __device__ __forceinline__ void load_decayed(uint32_t (&a)[4], const Chunk& chunk, int row, int s,
                                              const float (&sums)[2], int lane) {
   load_matrices(a, place_of_a(chunk.pairs, kPairsRow, row, s, lane));
@@ -225,9 +232,10 @@ __device__ __forceinline__ void load_decayed(uint32_t (&a)[4], const Chunk& chun
     const int t = row + lane / 4 + piece % 2 * 8, of = s + 2 * (lane % 4) + piece / 2 * 8;
     const float2 product = __half22float2(half2_of(a[piece])), before = *reinterpret_cast<const float2*>(chunk.sum + of),
                  step = *reinterpret_cast<const float2*>(chunk.step + of);
-    a[piece] = finite_pair_of(
-        of <= t ? product.x * step.x * __expf(fminf(sums[piece % 2] - before.x, 0.0f)) : 0.0f,
-        of + 1 <= t ? product.y * step.y * __expf(fminf(sums[piece % 2] - before.y, 0.0f)) : 0.0f);
+    float2 decayed = {product.x * step.x * __expf(sums[piece % 2] - before.x),
+                      product.y * step.y * __expf(sums[piece % 2] - before.y)};
+    if (kDiagonal) decayed = {of <= t ? decayed.x : 0.0f, of + 1 <= t ? decayed.y : 0.0f};
+    a[piece] = finite_pair_of(decayed.x, decayed.y);
   }
 }
 
@@ -246,7 +254,7 @@ __device__ __forceinline__ void put_scan_outputs(const W& w, const typename W::C
     load_matrices(a, place_of_a(chunk.c, W::kRow, row, k, lane));
 #pragma unroll
     for (int j = 0; j < kColumns / 16; ++j) {
-      load_matrices(b, place_of_transposed_b(w.s, W::kRow, k, column + 16 * j, lane));
+      load_transposed(b, place_of_b(w.s, W::kSliceRow, k, column + 16 * j, lane));
       multiply(sums[2 * j], sums[2 * j + 1], a, b);
     }
   }
@@ -256,17 +264,18 @@ __device__ __forceinline__ void put_scan_outputs(const W& w, const typename W::C
   for (int j = 0; j < kColumns / 8; ++j)
 #pragma unroll
     for (int e = 0; e < 4; ++e) sums[j][e] *= decays[e / 2];
-#pragma unroll
-  for (int k = 0; k < kSsmTokens; k += 16) {
-    if (k > row) break;
+  const auto add = [&]<bool kDiagonal>(int k) {
     uint32_t a[4], b[4];
-    load_decayed(a, chunk, row, k, of_rows, lane);
+    load_decayed<kDiagonal>(a, chunk, row, k, of_rows, lane);
 #pragma unroll
     for (int j = 0; j < kColumns / 16; ++j) {
       load_transposed(b, place_of_b(w.x, W::kSliceRow, k, column + 16 * j, lane));
       multiply(sums[2 * j], sums[2 * j + 1], a, b);
     }
-  }
+  };
+#pragma unroll 1
+  for (int k = 0; k < row; k += 16) add.template operator()<false>(k);
+  add.template operator()<true>(row);
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     const int t = row + lane / 4 + 8 * h;
@@ -287,6 +296,7 @@ struct ScanRows {
   static constexpr int kState = W::kState, kSlice = W::kSlice, kBands = (kState / 16 + kSsmWarps - 1) / kSsmWarps;
   float s[kBands][kSlice / 8][4] = {};
 
+  // Calls f with neighbours in a row, the row, and the first one's column.
   template <class F>
   __device__ __forceinline__ void each(F&& f) {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -297,14 +307,19 @@ struct ScanRows {
 #pragma unroll
       for (int j = 0; j < kSlice / 8; ++j)
 #pragma unroll
-        for (int e = 0; e < 4; ++e) f(s[m][j][e], first + lane / 4 + e / 2 * 8, 8 * j + 2 * (lane % 4) + e % 2);
+        for (int h = 0; h < 2; ++h)
+          f(s[m][j][2 * h], s[m][j][2 * h + 1], first + lane / 4 + 8 * h, 8 * j + 2 * (lane % 4));
     }
+  }
+  __device__ __forceinline__ void show(W& w) {
+    each([&](float& a, float& b, int row, int column) {
+      *reinterpret_cast<uint32_t*>(w.s + row * W::kSliceRow + column) = finite_pair_of(a, b);
+    });
   }
   // of_b: [64, kState]
   __device__ __forceinline__ void update(const W& w, const half* of_b, float keep) {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const half2 most = __float2half2_rn(kLargestHalf);
-    each([&](float& element, int, int) { element *= keep; });
+    each([&](float& a, float& b, int, int) { a *= keep, b *= keep; });
 #pragma unroll
     for (int m = 0; m < kBands; ++m) {
       const int first = 16 * (warp + kSsmWarps * m);
@@ -316,7 +331,7 @@ struct ScanRows {
 #pragma unroll
         for (int piece = 0; piece < 4; ++piece) {
           const half2 left = *reinterpret_cast<const half2*>(w.left + k + piece / 2 * 8 + 2 * (lane % 4));
-          a[piece] = bits_of(__hmax2(__hmin2(__hmul2(half2_of(a[piece]), left), most), __hneg2(most)));
+          a[piece] = finite(__hmul2(half2_of(a[piece]), left));
         }
 #pragma unroll
         for (int j = 0; j < kSlice / 16; ++j) {
@@ -375,17 +390,14 @@ __global__ void __launch_bounds__(kSsmThreads, walks_at_once(kState)) scan_walk_
   const auto place_of = [&](int row, int column) {
     return (int64_t{head} * p.head_dim + first_column + column) * kState + row;
   };
-  const auto show = [&](float& element, int row, int column) {
-    w.s[column * W::kRow + row] = from_float<half>(fminf(fmaxf(element, -kLargestHalf), kLargestHalf));
-  };
   const float *before = kWalk == Walk::kAll ? p.states.data + in * p.states.slot_floats : parts.at(begin, seq),
               skip = p.skip[head];
   if (kWalk != Walk::kEnd) {
     const bool is_kept = kWalk == Walk::kOutputs || in >= 0;
-    rows.each([&](float& element, int row, int column) {
-      element = is_kept ? before[place_of(row, column)] : 0.0f;
-      show(element, row, column);
+    rows.each([&](float& a, float& b, int row, int column) {
+      a = is_kept ? before[place_of(row, column)] : 0.0f, b = is_kept ? before[place_of(row, column + 1)] : 0.0f;
     });
+    rows.show(w);
   }
   for (int chunk = 0; n_of(chunk) > 0; ++chunk) {
     const int n = n_of(chunk);
@@ -403,7 +415,7 @@ __global__ void __launch_bounds__(kSsmThreads, walks_at_once(kState)) scan_walk_
     if (kWalk != Walk::kEnd) await_copies<1>();
     __syncthreads();
     rows.update(w, kWalk == Walk::kEnd ? w.next_b(chunk) : w.b, __expf(last));
-    if (kWalk != Walk::kEnd) rows.each(show);
+    if (kWalk != Walk::kEnd) rows.show(w);
     __syncthreads();
     if (kWalk != Walk::kEnd) copy_b(chunk + 1), end_copies();
   }
@@ -411,7 +423,9 @@ __global__ void __launch_bounds__(kSsmThreads, walks_at_once(kState)) scan_walk_
   if (kWalk == Walk::kOutputs && end < stop) return;
   float* after =
       kWalk == Walk::kEnd ? parts.at(begin, seq) : p.states.data + p.batch.state_out[seq] * p.states.slot_floats;
-  rows.each([&](float& element, int row, int column) { after[place_of(row, column)] = element; });
+  rows.each([&](float& a, float& b, int row, int column) {
+    after[place_of(row, column)] = a, after[place_of(row, column + 1)] = b;
+  });
 }
 
 constexpr int kJoinThreads = 256, kJoinPack = 4, kJoinedAtOnce = 8;  // parts whose matrices are read together
