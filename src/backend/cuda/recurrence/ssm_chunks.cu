@@ -440,7 +440,8 @@ __global__ void __launch_bounds__(kJoinThreads) join_scans_kernel(const __grid_c
   if (stop - start < kSsmTokens || element >= size) return;
   const int64_t place = int64_t{head} * size + element;
   const auto matrix = [&](int begin) { return reinterpret_cast<float4*>(parts.at(begin, seq) + place); };
-  float4 s = in >= 0 ? *reinterpret_cast<const float4*>(p.states.data + in * p.states.slot_floats + place) : float4{};
+  const float* before = p.states.data + in * p.states.slot_floats + place;  // not always on 16 bytes
+  float4 s = in >= 0 ? make_float4(before[0], before[1], before[2], before[3]) : float4{};
   for (int first = start; first < stop; first += kJoinedAtOnce * parts.tokens) {
     float4 after[kJoinedAtOnce];
     float sums[kJoinedAtOnce] = {};
