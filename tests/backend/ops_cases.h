@@ -402,8 +402,9 @@ inline OpCase xielu_case(int64_t n, int64_t dim) {
 
 // ---- the table ----
 
-inline constexpr Activation kActivations[] = {Activation::kSilu, Activation::kGeluTanh, Activation::kGelu,
-                                              Activation::kClampedSwiglu, Activation::kSquaredRelu, Activation::kSigmoid};
+inline constexpr Activation kActivations[] = {Activation::kSilu,        Activation::kGeluTanh,
+                                              Activation::kGelu,        Activation::kClampedSwiglu,
+                                              Activation::kSquaredRelu, Activation::kSigmoid};
 
 inline void add_matmul_cases(std::vector<OpCase>& cases) {
   for (const Format format : all_formats()) {

@@ -71,7 +71,8 @@ void add_scaled(float* x, const float* y, float factor, int64_t n) {
 }
 
 void act_mul(float* y, const float* gate, const float* up, int64_t n, int act) {
-  for_activation(act, [&]<int kind>(ActivationOf<kind>) { map(y, gate, up, n, [](F g, F u) { return gated<kind>(g, u); }); });
+  for_activation(
+      act, [&]<int kind>(ActivationOf<kind>) { map(y, gate, up, n, [](F g, F u) { return gated<kind>(g, u); }); });
 }
 
 void act(float* x, int64_t n, int act) {

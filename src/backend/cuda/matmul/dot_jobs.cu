@@ -12,9 +12,9 @@
 namespace ingot::cuda {
 namespace {
 
-constexpr int kJobWarps = 8, kJobThreads = 32 * kJobWarps, kJobBlocks = 2;  // blocks of a multiprocessor
-constexpr int kJobPack = 8;                                                 // halves of one read of a lane
-constexpr int kWarpRead = 32 * kJobPack;                                    // halves of one read of a warp
+constexpr int kJobWarps = 8, kJobThreads = 32 * kJobWarps, kJobBlocks = 2;   // blocks of a multiprocessor
+constexpr int kJobPack = 8;                                                  // halves of one read of a lane
+constexpr int kWarpRead = 32 * kJobPack;                                     // halves of one read of a warp
 constexpr int kShortRow = 4 * kWarpRead, kFewestLanes = 8, kShortReads = 8;  // reads of a lane at once
 
 struct JobParams {
@@ -128,7 +128,8 @@ __global__ void __launch_bounds__(kJobThreads, 4) short_jobs_kernel(const __grid
   int j = 0;
   while (j + 1 < p.n_jobs && static_cast<int>(blockIdx.x) >= p.jobs[j + 1].first) ++j;
   const JobParams::Job& job = p.jobs[j];
-  const int row = ((static_cast<int>(blockIdx.x) - job.first) * kJobThreads + static_cast<int>(threadIdx.x)) / job.lanes,
+  const int row =
+                ((static_cast<int>(blockIdx.x) - job.first) * kJobThreads + static_cast<int>(threadIdx.x)) / job.lanes,
             lane = static_cast<int>(threadIdx.x) % job.lanes, step = kJobPack * job.lanes, first = kJobPack * lane;
   const half* w = job.w + int64_t{min(row, job.n_out - 1)} * job.n_in + first;
   uint4 read[kShortReads];  // a whole row
@@ -187,8 +188,8 @@ void start_long(JobParams p, Device& device) {
     job.x_at = is_new ? n_shared : p.jobs[i - 1].x_at;
     n_shared += is_new ? job.n_in : 0;
   }
-  const auto n_blocks = std::min(blocks_for(p.n_rows, kJobWarps),
-                                 static_cast<unsigned>(kJobBlocks * device.n_multiprocessors()));
+  const auto n_blocks =
+      std::min(blocks_for(p.n_rows, kJobWarps), static_cast<unsigned>(kJobBlocks * device.n_multiprocessors()));
   launch(device, has_batches_of(5) ? long_jobs_kernel<5> : long_jobs_kernel<8>, dim3(n_blocks), kJobThreads,
          halves_bytes(n_shared), p);
 }

@@ -107,7 +107,8 @@ void Products::run_all(std::span<const Product> all) {
   const std::vector<Product> others = run_together(all);
   for (size_t i = 0; i < others.size();) {
     size_t end = i + 1;
-    while (end < others.size() && others[end].x.data == others[i].x.data && others[end].x.cols == others[i].x.cols) ++end;
+    while (end < others.size() && others[end].x.data == others[i].x.data && others[end].x.cols == others[i].x.cols)
+      ++end;
     Input input{core_.aligned(others[i].x)};
     run_neighbours(std::span(others).subspan(i, end - i), input);
     i = end;

@@ -175,7 +175,7 @@ __global__ void __launch_bounds__(32 * kSolveWarps) solve_kernel(const __grid_co
   keep_square(s.square, z);
   load_transposed(b, place_of_b(s.square, kSquareRow, 0, 0, lane));
   multiply(read_k[0], read_k[1], reads, b);  // r
-  const auto put = [&](float* rows, int64_t stride, int first_half, float (&c)[4], int column) {
+  const auto put = [&](float* rows, int64_t stride, int first_half, float(&c)[4], int column) {
 #pragma unroll
     for (int h = 0; h < 2; ++h)
       *reinterpret_cast<uint32_t*>(halves_at(rows, stride, first + lane / 4 + 8 * h, head) + first_half + column +
@@ -220,8 +220,8 @@ struct RuleChunk {
   float v[kRuleChunk * kValueRow];
 
   __device__ __forceinline__ float2 keep(int row) const {  // of two rows of the matrix, from an even one on
-    return *reinterpret_cast<const float2*>(reinterpret_cast<const float*>(squares + row / 4 * kSquaresRow + 2 * kRuleChunk) +
-                                            row % 4);
+    return *reinterpret_cast<const float2*>(
+        reinterpret_cast<const float*>(squares + row / 4 * kSquaresRow + 2 * kRuleChunk) + row % 4);
   }
 };
 
@@ -325,14 +325,11 @@ __global__ void __launch_bounds__(kWalkThreads) rule_walk_kernel(const __grid_co
 #pragma unroll
     for (int j = 0; j < 2; ++j)
 #pragma unroll
-      for (int e = 0; e < 4; ++e)
-        y_at[(8 * j + 2 * (lane % 4) + e % 2) * p.y_stride + e / 2 * 8] = y[j][e];
+      for (int e = 0; e < 4; ++e) y_at[(8 * j + 2 * (lane % 4) + e % 2) * p.y_stride + e / 2 * 8] = y[j][e];
     y_at += kRuleChunk * p.y_stride;
   }
   float* after = p.states.data + p.batch.state_out[seq] * p.states.slot_floats;
-  each_pair([&](float& a, float& b, int row, int64_t column) {
-    after[column + row] = a, after[column + row + 1] = b;
-  });
+  each_pair([&](float& a, float& b, int row, int64_t column) { after[column + row] = a, after[column + row + 1] = b; });
 }
 
 bool is_on_packs(const Tensor& x) { return reinterpret_cast<uintptr_t>(x.data) % 16 == 0 && x.stride % 4 == 0; }

@@ -323,7 +323,7 @@ void short_conv(const ShortConvArgs& a, const DeviceStates& states, const Device
     launch(device, kernel, dim3(blocks_for(p.n_channels, kConvThreads * channels), seqs, n_parts), kConvThreads, 0, p);
   };
   if (p.width > 4) return start(conv_kernel<kMaxConvWidth, 1>, 1);
-  most_tokens >= kManyTokens && is_wide(a, states) ? start(conv_kernel<4, 2>, 2) : start(conv_kernel<4, 1>, 1);
+  most_tokens >= kManyTokens&& is_wide(a, states) ? start(conv_kernel<4, 2>, 2) : start(conv_kernel<4, 1>, 1);
 }
 
 void delta_rule(const DeltaRuleArgs& a, const DeviceStates& states, const DeviceBatch& batch, int n_seqs,

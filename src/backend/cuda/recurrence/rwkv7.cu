@@ -72,14 +72,13 @@ struct Wkv7Inputs {
 // A warp handles a head of a token, a lane kRows of its rows. All is loaded before anything is stored, because a load
 // waits for the stores before it.
 template <int kRows>
-__global__ void __launch_bounds__(kBlockHeads * kHeadLanes) wkv7_inputs_kernel(const __grid_constant__ Wkv7Inputs p) {
+__global__ void __launch_bounds__(kBlockHeads* kHeadLanes) wkv7_inputs_kernel(const __grid_constant__ Wkv7Inputs p) {
   start_dependent();
   const int64_t t = blockIdx.x;
   const int lane = threadIdx.x % kHeadLanes,
             head = static_cast<int>(blockIdx.y) * kBlockHeads + threadIdx.x / kHeadLanes, first = head * p.head_dim;
   if (head >= p.n_heads) return;  // a whole warp
-  float k[kRows] = {}, keys[kRows] = {}, keep[kRows], rate[kRows], v[kRows], v_first[kRows], v_gate[kRows],
-        squares = 0;
+  float k[kRows] = {}, keys[kRows] = {}, keep[kRows], rate[kRows], v[kRows], v_first[kRows], v_gate[kRows], squares = 0;
 #pragma unroll
   for (int j = 0; j < kRows; ++j) {
     const int row = j * kHeadLanes + lane, i = first + row;
@@ -123,7 +122,7 @@ struct Wkv7Outputs {
 
 // A warp handles a head of a token, a lane kRows of its rows. out may be y.
 template <class Out, int kRows>
-__global__ void __launch_bounds__(kBlockHeads * kHeadLanes)
+__global__ void __launch_bounds__(kBlockHeads* kHeadLanes)
     wkv7_outputs_kernel(const __grid_constant__ Wkv7Outputs<Out> p) {
   start_dependent();
   const int64_t t = blockIdx.x;
@@ -160,7 +159,7 @@ __global__ void __launch_bounds__(kBlockHeads * kHeadLanes)
 template <class F>
 void with_rows(int head_dim, F&& f) {
   constexpr int kFew = 2;
-  head_dim <= kFew * kHeadLanes ? f.template operator()<kFew>() : f.template operator()<kMaxKeyDim / kHeadLanes>();
+  head_dim <= kFew* kHeadLanes ? f.template operator()<kFew>() : f.template operator()<kMaxKeyDim / kHeadLanes>();
 }
 
 // True if two channels can be read at once.

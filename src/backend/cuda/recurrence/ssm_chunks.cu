@@ -26,7 +26,7 @@ namespace {
 constexpr int kSsmTokens = kChunkedScanTokens, kSsmWarps = 8, kSsmThreads = 32 * kSsmWarps;
 constexpr float kLargestHalf = 65504.0f;
 constexpr int kFewestPartChunks = 4, kMostParts = 16;  // of a sequence
-constexpr int kPairsRow = kSsmTokens + 8;  // rows in halves, against bank conflicts
+constexpr int kPairsRow = kSsmTokens + 8;              // rows in halves, against bank conflicts
 
 template <int kState>
 constexpr int kStateRow = kState + 8;
@@ -230,7 +230,8 @@ __device__ __forceinline__ void load_decayed(uint32_t (&a)[4], const Chunk& chun
 #pragma unroll
   for (int piece = 0; piece < 4; ++piece) {
     const int t = row + lane / 4 + piece % 2 * 8, of = s + 2 * (lane % 4) + piece / 2 * 8;
-    const float2 product = __half22float2(half2_of(a[piece])), before = *reinterpret_cast<const float2*>(chunk.sum + of),
+    const float2 product = __half22float2(half2_of(a[piece])),
+                 before = *reinterpret_cast<const float2*>(chunk.sum + of),
                  step = *reinterpret_cast<const float2*>(chunk.step + of);
     float2 decayed = {product.x * step.x * __expf(sums[piece % 2] - before.x),
                       product.y * step.y * __expf(sums[piece % 2] - before.y)};
@@ -357,8 +358,8 @@ struct ScanParts {
 
 // Some columns of a head's matrix, through all chunks of a sequence or of a part.
 template <int kState, int kSlice, Walk kWalk>
-__global__ void __launch_bounds__(kSsmThreads, walks_at_once(kState)) scan_walk_kernel(
-    const __grid_constant__ ScanParts parts) {
+__global__ void __launch_bounds__(kSsmThreads, walks_at_once(kState))
+    scan_walk_kernel(const __grid_constant__ ScanParts parts) {
   extern __shared__ __align__(128) char shared[];
   using W = ScanWalk<kState, kSlice>;
   W& w = *reinterpret_cast<W*>(shared);
@@ -409,8 +410,7 @@ __global__ void __launch_bounds__(kSsmThreads, walks_at_once(kState)) scan_walk_
     const float last = own.sum[n - 1];
     if (const int t = threadIdx.x; t < kSsmTokens)
       w.left[t] = from_float<half>(fminf(own.step[t] * __expf(fminf(last - own.sum[t], 0.0f)), kLargestHalf));
-    if (kWalk != Walk::kEnd)
-      put_scan_outputs(w, own, p.y + first_of(chunk) * p.y_stride + column, p.y_stride, skip, n);
+    if (kWalk != Walk::kEnd) put_scan_outputs(w, own, p.y + first_of(chunk) * p.y_stride + column, p.y_stride, skip, n);
     if (kWalk == Walk::kOutputs && end < stop && n_of(chunk + 1) == 0) break;
     if (kWalk != Walk::kEnd) await_copies<1>();
     __syncthreads();
@@ -488,9 +488,10 @@ void start_walks(const ScanParts& parts, int n_seqs, int most_tokens, Device& de
 template <int kState>
 void start_chunks(const ScanParts& parts, int n_seqs, int most_tokens, Device& device) {
   const Scan& p = parts.scan;
-  launch(device, pairs_kernel<kState>,
-         dim3(blocks_for(most_tokens, kSsmTokens), 2 * static_cast<unsigned>(p.n_groups), static_cast<unsigned>(n_seqs)),
-         kSsmThreads, size_t{2} * kSsmTokens * kStateRow<kState> * sizeof(half), p);
+  launch(
+      device, pairs_kernel<kState>,
+      dim3(blocks_for(most_tokens, kSsmTokens), 2 * static_cast<unsigned>(p.n_groups), static_cast<unsigned>(n_seqs)),
+      kSsmThreads, size_t{2} * kSsmTokens * kStateRow<kState> * sizeof(half), p);
   slice_of(p.head_dim) == 64 ? start_walks<kState, 64>(parts, n_seqs, most_tokens, device)
                              : start_walks<kState, 32>(parts, n_seqs, most_tokens, device);
 }
@@ -512,7 +513,8 @@ int part_tokens(const Device& device, int state_dim, int64_t n_blocks, int most_
 }
 
 int part_tokens(const Device& device, const Scan& p, int n_seqs, int most_tokens) {
-  return part_tokens(device, p.state_dim, int64_t{n_seqs} * p.n_heads * (p.head_dim / slice_of(p.head_dim)), most_tokens);
+  return part_tokens(device, p.state_dim, int64_t{n_seqs} * p.n_heads * (p.head_dim / slice_of(p.head_dim)),
+                     most_tokens);
 }
 
 bool is_on_packs(const float* data, int64_t stride) {

@@ -40,7 +40,8 @@ __device__ __forceinline__ float sum_of_head(float x, float* sums) {
 }
 
 template <class Y>
-__device__ __forceinline__ void find_inputs(HeadVectors& h, const Wkv7Token<Y>& p, int64_t t, int i, int row, bool is_row) {
+__device__ __forceinline__ void find_inputs(HeadVectors& h, const Wkv7Token<Y>& p, int64_t t, int i, int row,
+                                            bool is_row) {
   const float k = is_row ? p.k[t * p.k_stride + i] : 0.0f, kk = is_row ? k * p.k_k[i] : 0.0f;
   const float inverse = 1.0f / fmaxf(sqrtf(sum_of_head(kk * kk, h.sums)), 1e-12f);
   if (is_row) {
@@ -109,8 +110,7 @@ bool can_step_wkv7(const Wkv7Args& a, const DeviceStates& states) {
   return s.rows == kTokenDim && s.cols == kTokenDim && packs_columns(states, kTokenDim);
 }
 
-void step_wkv7(const Wkv7Args& args, const DeviceStates& states, const DeviceBatch& batch, int n_seqs,
-               Device& device) {
+void step_wkv7(const Wkv7Args& args, const DeviceStates& states, const DeviceBatch& batch, int n_seqs, Device& device) {
   if (n_seqs == 0) return;
   const Wkv7InputsArgs& in = args.inputs;
   const Wkv7OutputsArgs& end = args.outputs;
