@@ -78,7 +78,7 @@ class SpecialisedKernels;
 struct QkvEnd;
 
 struct Matvec {
-  Tensor x;                            // [n, n_in] f16; dot_rows: f32, too
+  Tensor x;                            // [n, n_in] f16
   const DeferredNorm* norm = nullptr;  // if set, x is norm->y
   void* arranged = nullptr;            // scratch of matvec_scratch(x) bytes
   MatvecJob jobs[3];

@@ -47,8 +47,7 @@ void dot_rows(const Matvec& m, Device& device) {
   p.n_jobs = m.n_jobs;
   p.ends_qkv = m.end != nullptr;
   if (m.end != nullptr) p.end = *m.end;
-  p.x = m.x.dtype == DType::kF32 ? nullptr : static_cast<const half*>(m.x.data);
-  p.x_f32 = m.x.dtype == DType::kF32 ? m.x.f32() : nullptr;
+  p.x = static_cast<const half*>(m.x.data);
   p.norm = row_norm_of(m.norm);
   p.has_norm = m.norm != nullptr;
   p.n_in = static_cast<int>(m.x.cols);

@@ -25,7 +25,6 @@ struct Job {
 struct Params : Shape {
   Job jobs[3];
   const half* x;
-  const float* x_f32;  // instead of x, or null
   RowNorm norm;  // x is the result of this norm, if there is one
   QkvEnd end;    // with ends_qkv: the jobs are q, k and v
 };
@@ -228,14 +227,6 @@ __device__ __forceinline__ void run(const Params& p) {
       norm_row(
           p.norm, s.n_in, s.n_in, reduce, real, [&](int i, uint2 v) { *reinterpret_cast<uint2*>(shared + 4 * i) = v; },
           kWarps * 32);
-    } else if (p.x_f32 != nullptr) {
-#pragma unroll 4
-      for (int i = threadIdx.x * 4; i < s.n_in; i += kWarps * 32 * 4) {
-        const float4 v = __ldcg(reinterpret_cast<const float4*>(p.x_f32 + i));
-        *reinterpret_cast<uint2*>(shared + i) =
-            make_uint2(bits_of(__halves2half2(from_float<half>(v.x), from_float<half>(v.y))),
-                       bits_of(__halves2half2(from_float<half>(v.z), from_float<half>(v.w))));
-      }
     } else {
 #pragma unroll 4
       for (int i = threadIdx.x * 8; i < s.n_in; i += kWarps * 32 * 8)

@@ -51,9 +51,7 @@ bool Products::norm_quantized(Input& input, const Tensor& x, const NormArgs& arg
 
 // The first product of an input computes and writes the norm. Later products read it.
 void Products::launch(const MatmulKernel& kernel, Matvec m, Input& input) {
-  const bool takes_f32 = kernel.run == matvec && core_.act == DType::kF16 && !input.norm && input.x.rows == 1 &&
-                         m.jobs[0].w->layout == Layout::kDense && !m.jobs[0].w->f32 && on_16_bytes(input.x);
-  m.x = takes_f32 ? input.x : core_.aligned(input.x);
+  m.x = core_.aligned(input.x);
   if (input.norm && kernel.run != matvec) {
     norm_rows(input.norm->y, input.norm->x, input.norm->args, device_);
     check_launch("norm_rows");
