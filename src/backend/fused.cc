@@ -27,6 +27,10 @@ void Backend::qkv(const QkvArgs& a) {
     rope(a.q, a.n_heads, a.rope);
     rope(a.k, a.n_kv_heads, a.rope);
   }
+  if (const int rotation = a.kv->shape.key_rotation(); rotation > 1) {
+    hadamard(a.q, rotation);
+    hadamard(a.k, rotation);
+  }
   kv_write(*a.kv, a.layer, a.k, a.v);
 }
 

@@ -1,6 +1,7 @@
 // A KV cache: pages of `block_size` tokens for layers of one shape. Only the backend that made the cache knows the byte
 // layout of a page. Layers of other head sizes or windows have caches of their own, with block tables of their own.
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -32,6 +33,14 @@ struct KvShape {
   bool of_source = false;        // keys of each sequence's source (Batch::sources), made once and then only read
   bool values_are_keys = false;  // attention over latents: a value is the key itself, and is stored once
 
+  // Keys of q4_0 are rotated before they are cached, and so are the queries: each run of this many columns of a head is
+  // multiplied by a Hadamard matrix (Backend::hadamard). Products of queries and keys stay the same, but a channel of
+  // large keys no longer makes the steps of its group coarse (arXiv:2404.00456). 1: no rotation. Values that are keys
+  // are not rotated, because the outputs of attention would be rotated, too.
+  int key_rotation() const {
+    constexpr int kLargestRotation = 512;
+    return dtype.keys == DType::kQ4_0 && !values_are_keys ? std::min(head_dim & -head_dim, kLargestRotation) : 1;
+  }
   int n_parts() const { return values_are_keys ? 1 : 2; }
   // Bytes of a head's key or value of this type: of its numbers, and of their scales.
   size_t number_bytes(DType type) const {

@@ -80,6 +80,9 @@ class Wrapped : public Backend {
   void rope(Tensor x, int n_heads, const RopeArgs& args) override {
     around("rope", x, [&] { inner_->rope(x, n_heads, args); });
   }
+  void hadamard(Tensor x, int block) override {
+    around("hadamard", x, [&] { inner_->hadamard(x, block); });
+  }
   void kv_write(KvCache& kv, int layer, Tensor k, Tensor v) override {
     around("kv_write", k, [&] { inner_->kv_write(kv, layer, k, v); });
   }

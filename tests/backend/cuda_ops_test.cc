@@ -333,7 +333,7 @@ TEST(CudaBackend, QkvFillsCachesOfScaledTypes) {
   ref->reserve(kCaseLimits);
   const std::vector<SeqShape> mixed = {{100, 1}, {0, 40}, {7, 5}}, decode = {{300, 1}};
   for (const KvTypes dtype : std::initializer_list<KvTypes>{DType::kQ8_0, DType::kQ4_0, kBytesAndNibbles})
-    for (const int head_dim : {64, 256})
+    for (const int head_dim : {64, 80, 128, 256})
       for (const auto& seqs : {mixed, decode}) {
         const OpCase c = qkv_case({.heads = {.n_heads = 4, .n_kv_heads = 2, .head_dim = head_dim, .dtype = dtype},
                                    .dim = 256,

@@ -80,17 +80,18 @@ TEST(KvTypes, TakeTheirBytes) {
   EXPECT_EQ(backend->allocated_bytes() - before, shape.bytes() + once.bytes());
 }
 
-// A step of 4 bits is 2.1 / 8 of a deviation, so the error is 15 times that of bytes. No backend but CUDA has kernels
-// for q4_0; ref is their oracle.
+// A step of 4 bits is 2.1 / 8 of a deviation, so the error is 15 times that of bytes.
 TEST(KvTypes, NibblesErrAsTheirStepsSay) {
   const uint64_t seed = test_seed();
   SCOPED_TRACE(seed);
-  const auto backend = create_backend({.device = "ref"});
-  const std::vector<float> exact = attended(*backend, DType::kF32, seed);
-  const double bytes = difference(attended(*backend, DType::kQ8_0, seed), exact),
-               nibbles = difference(attended(*backend, DType::kQ4_0, seed), exact);
-  EXPECT_LT(nibbles, 30 * bytes);
-  EXPECT_GT(nibbles, 7 * bytes);
+  for (const char* device : {"ref", "cpu"}) {
+    const auto backend = create_backend({.device = device, .n_threads = 2});
+    const std::vector<float> exact = attended(*backend, DType::kF32, seed);
+    const double bytes = difference(attended(*backend, DType::kQ8_0, seed), exact),
+                 nibbles = difference(attended(*backend, DType::kQ4_0, seed), exact);
+    EXPECT_LT(nibbles, 30 * bytes) << device;
+    EXPECT_GT(nibbles, 7 * bytes) << device;
+  }
 }
 
 // The errors of keys and of values are independent, so their squares add up. Keys of bytes remove the keys' part of the
@@ -106,6 +107,75 @@ TEST(KvTypes, KeysAndValuesErrAsTheirTypesSay) {
   EXPECT_GT(mixed, 3 * bytes);
   EXPECT_LT(mixed, 0.9 * nibbles);
   EXPECT_NEAR(std::hypot(mixed, swapped), std::hypot(nibbles, bytes), 0.2 * nibbles);
+}
+
+// Keys with large channels, as the biases and the rope of real models make them: 2 of 64 channels are 20 deviations. The
+// step of both groups of 32 is then 2.5 deviations without a rotation. With it, the channels become at most
+// 2 * 20 / 8 = 5 deviations in each column. The oracle is attention in double over keys and values in f32.
+TEST(KvTypes, RotatedKeysKeepSmallChannels) {
+  const uint64_t seed = test_seed();
+  SCOPED_TRACE(seed);
+  constexpr int kDim = 64, kTokens = 120;
+  constexpr AttentionShape kHeads{.n_heads = 4, .n_kv_heads = 2, .head_dim = kDim};
+  const auto backend = create_backend({.device = "ref"});
+  const auto attend = [&](KvTypes types, bool rotates) {
+    OpRig rig(*backend, seed);
+    KvCache& kv = rig.cache_and_batch({{0, kTokens}}, {.n_layers = 2, .n_kv_heads = 2, .head_dim = kDim, .dtype = types});
+    const Tensor q = rig.values(kTokens, 4 * kDim, 1.0f), k = rig.values(kTokens, 2 * kDim, 1.0f),
+                 v = rig.values(kTokens, 2 * kDim, 1.0f), y = rig.output(kTokens, 4 * kDim);
+    for (int64_t t = 0; t < kTokens; ++t)
+      for (const int channel : {9, 40, kDim + 9, kDim + 40}) k.f32(t)[channel] += 20;
+    if (rotates) backend->hadamard(q, kv.shape.key_rotation()), backend->hadamard(k, kv.shape.key_rotation());
+    backend->kv_write(kv, 1, k, v);
+    backend->attention(y, q, kv, attention_args(kHeads));
+    return std::vector<float>(y.f32(), y.f32() + kTokens * 4 * kDim);
+  };
+  const std::vector<float> exact = attend(DType::kF32, false);
+  const KvTypes nibbles{DType::kQ4_0, DType::kF32};
+  const double plain = difference(attend(nibbles, false), exact), rotated = difference(attend(nibbles, true), exact);
+  EXPECT_LT(rotated, 0.6 * plain) << plain;
+}
+
+TEST(KvTypes, RotateKeysOfNibbles) {
+  const auto rotation = [](int head_dim, KvTypes types, bool latents = false) {
+    return KvShape{.head_dim = head_dim, .dtype = types, .values_are_keys = latents}.key_rotation();
+  };
+  EXPECT_EQ(rotation(64, DType::kQ4_0), 64);
+  EXPECT_EQ(rotation(256, DType::kQ4_0), 256);
+  EXPECT_EQ(rotation(96, DType::kQ4_0), 32);
+  EXPECT_EQ(rotation(80, DType::kQ4_0), 16);
+  EXPECT_EQ(rotation(1024, DType::kQ4_0), 512);
+  EXPECT_EQ(rotation(576, DType::kQ4_0, true), 1);
+  for (const KvTypes types : {KvTypes(DType::kF16), KvTypes(DType::kQ8_0), kBytesAndNibbles})
+    EXPECT_EQ(rotation(64, types), 1);
+}
+
+// Attention after qkv(), fused or not, sees queries and keys that are rotated alike.
+TEST(KvTypes, QkvRotatesQueriesAndKeys) {
+  const uint64_t seed = test_seed();
+  SCOPED_TRACE(seed);
+  for (const char* device : {"ref", "cpu"}) {
+    const auto backend = create_backend({.device = device, .n_threads = 2});
+    backend->reserve(kCaseLimits);
+    const auto attend = [&](KvTypes types) {
+      OpRig rig(*backend, seed);
+      const OpRun op = qkv_case({.heads = {.n_heads = 4, .n_kv_heads = 2, .head_dim = 96, .dtype = types},
+                                 .dim = 128,
+                                 .q = Format::F32,
+                                 .k = Format::F32,
+                                 .v = Format::F32,
+                                 .head_norms = true,
+                                 .rot_dim = 96},
+                                {{0, 40}, {0, 1}})
+                           .prepare(rig);
+      op.run();
+      std::vector<float> result(static_cast<size_t>(op.outputs[0].rows * op.outputs[0].cols));
+      backend->download(result.data(), op.outputs[0]);
+      return result;
+    };
+    const double error = difference(attend(DType::kQ4_0), attend(DType::kF32));
+    EXPECT_LT(error, 0.3) << device;
+  }
 }
 
 TEST(KvTypes, HaveNames) {

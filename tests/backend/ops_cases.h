@@ -497,6 +497,10 @@ inline void add_row_cases(std::vector<OpCase>& cases) {
     for (const int head_dim : {16, 64, 80, 96, 128, 256})
       for (const int rot_dim : {head_dim, head_dim / 2, 6})
         cases.push_back(rope_case({{0, 3}, {700, 1}, {5, 9}}, 3, head_dim, rot_dim, layout));
+  for (const int block : {1, 2, 4, 8, 16, 32, 64, 128, 256, 512})
+    for (const int64_t n_blocks : {1, 3, 9}) cases.push_back(hadamard_case(5, n_blocks, block));
+  cases.push_back(hadamard_case(1, 1, 1));
+  cases.push_back(hadamard_case(70, 64, 128));
   for (const auto dtype : {DType::kF16, DType::kF32})
     for (const auto& [heads, kv_heads, head_dim] : {std::array{6, 6, 64}, {8, 2, 128}, {3, 1, 80}}) {
       const AttentionShape shape{heads, kv_heads, head_dim, dtype};
@@ -506,11 +510,11 @@ inline void add_row_cases(std::vector<OpCase>& cases) {
   for (const bool has_positions : {false, true}) cases.push_back(rope_axes_case({{0, 3}, {700, 1}, {5, 9}}, 64, has_positions));
 }
 
-// Caches of q4_0 are for GPUs; there, heads of types with scales have a multiple of 8 columns.
+// Caches of two types are for GPUs; there, heads of types with scales have a multiple of 8 columns.
 inline bool runs_on(const Backend& backend, const OpCase& c) {
   const auto has = [&](const char* text) { return c.name.find(text) != c.name.npos; };
-  if (has("q4_0")) return backend.keeps_kv_as(DType::kQ4_0) && !has("heads of 20 ");
-  return !has(" q8_0") || !has("heads of 20 ") || backend.is_host();
+  if (has("q8_0/q4_0") && !backend.keeps_kv_as(kBytesAndNibbles)) return false;
+  return (!has(" q8_0") && !has(" q4_0")) || !has("heads of 20 ") || backend.is_host();
 }
 
 inline void add_encoder_cases(std::vector<OpCase>& cases) {

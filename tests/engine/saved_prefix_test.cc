@@ -285,11 +285,15 @@ TEST_P(SavedBlocks, ContinueAsIfComputed) {
     EXPECT_EQ(restored->tokens, expected->tokens);
     EXPECT_EQ(restored->logprobs, expected->logprobs);
     EXPECT_EQ(first_runner->kv_layout(), second_runner->kv_layout());
+    const bool rotates = dtype.keys == DType::kQ4_0 && model != std::string("deepseek2_lite");
+    EXPECT_EQ(first_runner->kv_layout().find("(rotated keys)") != std::string::npos, rotates);
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, SavedBlocks,
                          testing::Values(std::pair("ref", DType::kF16), std::pair("ref", DType::kQ8_0),
+                                         std::pair("ref", DType::kQ4_0), std::pair("cpu", DType::kQ4_0),
+                                         std::pair("cuda", DType::kQ4_0),
                                          std::pair("ref", KvTypes(DType::kQ8_0, DType::kQ4_0)),
                                          std::pair("cpu", DType::kF16), std::pair("cpu", DType::kQ8_0),
                                          std::pair("cpu", DType::kE4M3), std::pair("cuda", DType::kF16),

@@ -22,7 +22,7 @@ static void norm_heads(Backend& backend, const Tensor& rows, int64_t head_dim, c
   backend.norm(heads, heads, norm);
 }
 
-// The norm of each head and the rope of q or k, in the order of the model.
+// The norm of each head and the rope of q or k, in the order of the model, and the rotation of the cache's keys.
 static void rotate(const AttentionBlock& b, Backend& backend, const Tensor& rows, int n_heads, const NormArgs& norm) {
   const auto rope = [&] {
     if (b.rope.angles) backend.rope(rows, n_heads, {backend.token_rows(b.rope.angles), b.rope.layout});
@@ -31,6 +31,7 @@ static void rotate(const AttentionBlock& b, Backend& backend, const Tensor& rows
   if (norm.weight || b.norms_heads)
     norm_heads(backend, rows, norm.weight ? norm.weight.cols : b.attention.head_dim, norm);
   if (!b.norms_after_rope) rope();
+  if (const int rotation = b.kv->shape.key_rotation(); rotation > 1) backend.hadamard(rows, rotation);
 }
 
 // The queries alone, for keys and values that an earlier layer has written.

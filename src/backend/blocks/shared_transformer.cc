@@ -55,6 +55,10 @@ void run_block(const SharedTransformerBlock& b, Backend& backend) {
     backend.rope(q, b.attention.n_heads, rope);
     backend.rope(k, b.attention.n_kv_heads, rope);
   }
+  if (const int rotation = b.kv->shape.key_rotation(); rotation > 1) {
+    backend.hadamard(q, rotation);
+    backend.hadamard(k, rotation);
+  }
   backend.kv_write(*b.kv, b.attention.layer, k, v);
   backend.attention(attended, q, *b.kv, b.attention);
   backend.matmul(t, attended, b.wo);

@@ -275,6 +275,10 @@ void CpuBackend::rope(Tensor x, int n_heads, const RopeArgs& a) {
   });
 }
 
+void CpuBackend::hadamard(Tensor x, int block) {
+  for_rows(x.rows, 2 * x.rows * x.cols, [&](int64_t t, int) { kernels_.hadamard(x.f32(t), x.cols, block); });
+}
+
 void CpuBackend::act(Tensor x, Activation act, Tensor bias) {
   for_rows(x.rows, 4 * x.rows * x.cols, [&](int64_t t, int) {
     if (bias) kernels_.add(x.f32(t), bias.f32(), x.cols);

@@ -29,7 +29,7 @@ class CpuBackend final : public Backend {
   int n_threads() const override { return pool_.size(); }
   uint64_t progress() const override { return Backend::progress() + pool_.progress(); }
   bool is_host() const override { return true; }
-  bool keeps_kv_as(KvTypes types) const override { return types.values != DType::kQ4_0; }
+  bool keeps_kv_as(KvTypes types) const override { return !types.differ(); }
 
   Tensor alloc(DType dtype, int64_t rows, int64_t cols) override;
   Weight prepare(const Weight& host, unsigned use) override;
@@ -60,6 +60,7 @@ class CpuBackend final : public Backend {
   void act_mul(Tensor y, Tensor gate, Tensor up, Activation act) override;
   void rope_angles(Tensor angles, Tensor inv_freq, float magnitude, Tensor axes) override;
   void rope(Tensor x, int n_heads, const RopeArgs& args) override;
+  void hadamard(Tensor x, int block) override;
   void kv_write(KvCache& kv, int layer, Tensor k, Tensor v) override;
   void attention(Tensor y, Tensor q, const KvCache& kv, const AttentionArgs& args) override;
   void act(Tensor x, Activation act, Tensor bias) override;

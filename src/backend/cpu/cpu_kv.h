@@ -58,6 +58,7 @@ class CpuKv : public KvCache {
   static KvType type_of(DType dtype) {
     CHECK(dtype != DType::kI32);
     if (dtype == DType::kE4M3) return KvType::kE4M3;
+    if (dtype == DType::kQ4_0) return KvType::kQ4_0;
     return dtype == DType::kF32    ? KvType::kF32
            : dtype == DType::kF16  ? KvType::kF16
            : dtype == DType::kBF16 ? KvType::kBF16
@@ -72,10 +73,10 @@ class CpuKv : public KvCache {
   }
   static KvLayout layout_of(const KvShape& s) {
     const DType dtype = s.dtype.keys;  // of values too: a plan may ask for the bytes of types that the CPU refuses
-    const int64_t element = has_scales(dtype) ? 1 : static_cast<int64_t>(dtype_bytes(dtype));
     KvLayout kv{.type = type_of(dtype), .value_stride = (s.head_dim + kPanelRows - 1) / kPanelRows * kPanelRows};
-    kv.values_at = n_chunks(s) * kKeyChunk * s.head_dim * element;
-    kv.key_scales_at = kv.values_at + (s.values_are_keys ? 0 : int64_t{s.block_size} * kv.value_stride * element);
+    const int64_t value_bytes = int64_t{s.block_size} * kv.value_stride * kv_bits(kv.type) / 8;
+    kv.values_at = n_chunks(s) * kv_chunk_bytes(kv.type, s.head_dim);
+    kv.key_scales_at = kv.values_at + (s.values_are_keys ? 0 : value_bytes);
     kv.value_scales_at = kv.key_scales_at + scales_bytes(s);
     kv.values_are_keys = s.values_are_keys;
     return kv;

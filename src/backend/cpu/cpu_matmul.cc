@@ -240,15 +240,18 @@ void CpuBackend::qkv(const QkvArgs& a) {
   const Output outputs[] = {{a.q, a.wq, a.bq}, {a.k, a.wk, a.bk}, {a.v, a.wv, a.bv}};
   run_matmuls(normed(a.x, a.normed, a.norm), outputs);
   const int n_freq = a.rope.angles ? static_cast<int>(a.rope.angles.cols / 2) : 0;
+  const int rotation = a.kv->shape.key_rotation();
   const auto finish = [&](float* heads, int n_heads, const NormArgs& norm, int64_t token) {
     const int64_t n_normed = norm.weight.cols;  // one head, or all heads
     for (int64_t at = 0; norm.weight && at < int64_t{n_heads} * a.head_dim; at += n_normed)
       kernels_.norm(heads + at, heads + at, n_normed, norm.weight.f32(), norm.bias ? norm.bias.f32() : nullptr,
                     norm.eps, norm.kind == NormKind::kLayer);
-    if (n_freq == 0) return;
-    const float* angles = a.rope.angles.f32(token);
-    kernels_.rope(heads, n_heads, a.head_dim, angles, angles + n_freq, n_freq,
-                  a.rope.layout == RopeLayout::kInterleaved);
+    if (n_freq > 0) {
+      const float* angles = a.rope.angles.f32(token);
+      kernels_.rope(heads, n_heads, a.head_dim, angles, angles + n_freq, n_freq,
+                    a.rope.layout == RopeLayout::kInterleaved);
+    }
+    if (rotation > 1) kernels_.hadamard(heads, int64_t{n_heads} * a.head_dim, rotation);
   };
   for_rows(a.x.rows, a.x.rows * (a.q.cols + 2 * a.k.cols), [&](int64_t t, int) {
     finish(a.q.f32(t), a.n_heads, a.q_norm, t);

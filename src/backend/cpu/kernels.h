@@ -303,15 +303,19 @@ struct PanelRange {
 
 // ---- attention ----
 
-enum class KvType : uint8_t { kF32, kF16, kBF16, kQ8_0, kE4M3 };
+enum class KvType : uint8_t { kF32, kF16, kBF16, kQ8_0, kE4M3, kQ4_0 };
+static inline int kv_bits(KvType type) {
+  return type == KvType::kF32 ? 32 : type == KvType::kQ8_0 || type == KvType::kE4M3 ? 8 : type == KvType::kQ4_0 ? 4 : 16;
+}
 constexpr int kKeyChunk = 16;  // keys stored together in a page, as [head_dim, 16]
 constexpr int kKeyBlock = 64;  // keys in one step of the online softmax
-constexpr int kKvGroup = 32;   // elements of a head that share a scale in kQ8_0
+constexpr int kKvGroup = 32;   // elements of a head that share a scale in kQ8_0 and kQ4_0
 constexpr int kMaxQueryRows = 48;
 
 // A page of one head. First come the keys, [chunks of 16 tokens, head_dim, 16], then the values, [block_size,
 // value_stride]. kQ8_0 stores elements as signed bytes, followed by f16 scales of the keys and then of the values, both
-// [chunks, groups, 16]. Offsets are in bytes.
+// [chunks, groups, 16]. kQ4_0 has the same scales. It stores elements plus 8 in four bits: of each 32 elements, byte i
+// has element i in its low bits and element 16 + i in its high bits, so an odd head_dim is padded. Offsets are in bytes.
 struct KvLayout {
   KvType type;
   int value_stride;  // elements, a multiple of 32
@@ -319,6 +323,9 @@ struct KvLayout {
   int64_t key_scales_at, value_scales_at;
   bool values_are_keys;  // values and their scales are not stored: attention transposes the keys
 };
+static inline int64_t kv_chunk_bytes(KvType type, int head_dim) {  // of 16 keys
+  return (int64_t)(type == KvType::kQ4_0 ? (head_dim + 1) / 2 * 2 : head_dim) * kKeyChunk * kv_bits(type) / 8;
+}
 static inline int kv_groups(int head_dim) { return (head_dim + kKvGroup - 1) / kKvGroup; }
 
 // Where the page of a block is, counted from the page of block 0: blocks are in groups. All strides are in bytes.
@@ -393,6 +400,7 @@ struct Kernels {
   void (*act_mul)(float* y, const float* gate, const float* up, int64_t n, int act);
   void (*act)(float* x, int64_t n, int act);
   void (*scale)(float* x, int64_t n, float factor, float softcap);
+  void (*hadamard)(float* x, int64_t n, int block);  // Backend::hadamard of one row; n is a multiple of block
   // Rotates all heads of one token; cosines and sines are [n_freq].
   void (*rope)(float* x, int n_heads, int head_dim, const float* cosines, const float* sines, int n_freq,
                bool interleaved);

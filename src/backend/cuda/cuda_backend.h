@@ -85,6 +85,7 @@ class CudaBackend final : public Backend, public RecordedSteps {
   void act_mul(Tensor y, Tensor gate, Tensor up, Activation act) override;
   void rope_angles(Tensor angles, Tensor inv_freq, float magnitude, Tensor axes) override;
   void rope(Tensor x, int n_heads, const RopeArgs& args) override;
+  void hadamard(Tensor x, int block) override;
   void kv_write(KvCache& kv, int layer, Tensor k, Tensor v) override;
   void attention(Tensor y, Tensor q, const KvCache& kv, const AttentionArgs& args) override;
   void act(Tensor x, Activation act, Tensor bias) override;

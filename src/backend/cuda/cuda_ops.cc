@@ -50,6 +50,11 @@ void CudaBackend::rope(Tensor x, int n_heads, const RopeArgs& args) {
   check_launch("rope_rows");
 }
 
+void CudaBackend::hadamard(Tensor x, int block) {
+  cuda::hadamard_rows(x, block, core_.device);
+  check_launch("hadamard_rows");
+}
+
 void CudaBackend::act(Tensor x, Activation act, Tensor bias) {
   cuda::act_rows(x, act, bias, core_.device);
   check_launch("act_rows");

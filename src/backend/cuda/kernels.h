@@ -45,6 +45,7 @@ struct DeviceKv {
   void* data = nullptr;
   DType dtype = DType::kF16;
   int n_layers = 0, n_blocks = 0, n_kv_heads = 0, block_size = 0, head_dim = 0;
+  int key_rotation = 1;  // as KvShape
   int n_parts = 2;  // of an array: keys and values; 1: the keys are also the values, or the values have their own array
   void* scales = nullptr;  // as in KvRows
   bool values_are_keys = false;
@@ -164,6 +165,7 @@ void gather(const Tensor& y, const Tensor& x, const int32_t* rows, Device& devic
 void angles_of_positions(const Tensor& angles, const Tensor& inv_freq, float magnitude, const Tensor& axes,
                          const DeviceBatch& batch, Device& device);
 void rope_rows(const Tensor& x, int n_heads, const RopeArgs& args, Device& device);
+void hadamard_rows(const Tensor& x, int block, Device& device);
 void write_kv(const DeviceKv& kv, int layer, const Tensor& k, const Tensor& v, const DeviceBatch& batch,
               Device& device);
 // The rest of qkv after the products: biases, norms, rope, and the cache.

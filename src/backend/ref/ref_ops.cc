@@ -2,6 +2,7 @@
 // They define what an op means, and are the oracle of every override. Tensors of a device are accessed through
 // HostRows.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -131,6 +132,23 @@ void Backend::rope(Tensor x, int n_heads, const RopeArgs& a) {
         first = u * c - v * s;
         second = v * c + u * s;
       }
+}
+
+// The element (i, j) of Sylvester's matrix is -1 if i & j has an odd number of bits, otherwise 1.
+void Backend::hadamard(Tensor x, int block) {
+  HostRows host(*this);
+  x = host.inout(x);
+  CHECK(block > 0 && (block & (block - 1)) == 0 && x.cols % block == 0);
+  std::vector<float> in(static_cast<size_t>(block));
+  for (int64_t t = 0; t < x.rows; ++t)
+    for (float* out = x.f32(t); out < x.f32(t) + x.cols; out += block) {
+      std::copy_n(out, block, in.begin());
+      for (int i = 0; i < block; ++i) {
+        double sum = 0;
+        for (int j = 0; j < block; ++j) sum += std::popcount(static_cast<unsigned>(i & j)) % 2 == 0 ? in[j] : -in[j];
+        out[i] = static_cast<float>(sum / std::sqrt(block));
+      }
+    }
 }
 
 void Backend::add_positions(Tensor x, Tensor table) {

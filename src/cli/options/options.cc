@@ -112,8 +112,8 @@ void add_runner_options(CLI::App& app, ModelOptions& o) {
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   app.add_option("--kv-type,--cache-type", o.kv_type,
-                 "type of the KV cache: f16, bf16, f32, fp8 (E4M3, half the size of f16), q8_0 (about half), or, only "
-                 "on a GPU, q8_0/q4_0 (keys/values, about 0.4) or q4_0 (about a quarter; its keys cost quality)")
+                 "type of the KV cache: f16, bf16, f32, fp8 (E4M3, half the size of f16), q8_0 (about half), q4_0 "
+                 "(about a quarter; its keys cost quality) or, only on a GPU, q8_0/q4_0 (keys/values, about 0.4)")
       ->capture_default_str();
   add_arch_option(app);
   add_override_options(app, o.overrides);

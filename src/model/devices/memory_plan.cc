@@ -291,7 +291,7 @@ std::vector<MemoryPlan> Planner::all_that_fit(const RunnerOptions& options) cons
 
 void check_kv_types(const Backend& backend, KvTypes types) {
   if (!backend.keeps_kv_as(types))
-    throw Error("a KV cache of {} needs a GPU: use a GPU, or q8_0 or fp8 on the CPU", kv_type_name(types));
+    throw Error("a KV cache of {} needs a GPU: use a GPU, or q8_0, fp8 or q4_0 on the CPU", kv_type_name(types));
 }
 
 Take take_of(const Backend* backend, size_t n_devices, const RunnerOptions& options) {

@@ -19,9 +19,10 @@ std::unique_ptr<WeightSource> source_of(const std::string& name) {
   return gguf_source(std::make_shared<const Gguf>(Gguf::open((kModels / (name + ".gguf")).string())));
 }
 
-Ranks load_decorated(const std::string& name, RunnerOptions options, std::unique_ptr<WeightSource> source = nullptr) {
+Ranks load_decorated(const std::string& name, RunnerOptions options, std::unique_ptr<WeightSource> source = nullptr,
+                     KvTypes kv_dtype = DType::kF32) {
   const Config config = config_from_gguf(Gguf::open((kModels / (name + ".gguf")).string()));
-  options.n_ctx = n_ctx_of(name), options.max_logits = 512, options.kv_dtype = DType::kF32;
+  options.n_ctx = n_ctx_of(name), options.max_logits = 512, options.kv_dtype = kv_dtype;
   return Ranks(config, source ? std::move(source) : source_of(name), options, nullptr);
 }
 
@@ -115,6 +116,25 @@ TEST_P(Decorators, ChangeNoLogits) {
       EXPECT_EQ(traced, plain);
       expect_all_ops(trace.ops(), load_decorated(golden.name, options).config(), n_steps);
     }
+  }
+}
+
+// Every layer of attention rotates its queries and the keys that it writes, or qkv() does both. Latents are not rotated.
+TEST_P(Decorators, SeeEachRotationForKeysOfNibbles) {
+  const Golden golden = read_golden(GetParam());
+  for (const char* device : {"cpu", "ref"}) {
+    SCOPED_TRACE(device);
+    TemporaryTrace trace;
+    RunnerOptions options{.backend = {.device = device, .n_threads = 1}, .trace = trace.file};
+    logits_of(load_decorated(golden.name, options, nullptr, DType::kQ4_0), golden);
+    options.trace = nullptr;
+    const Config config = config_from_gguf(Gguf::open((kModels / (golden.name + ".gguf")).string()));
+    int n_latent = 0;
+    for (int i = 0; i < config.n_layers; ++i)
+      for (const PartKind* part : parts_of(config, i)) n_latent += std::string_view(part->name) == "latent_attention";
+    std::map<std::string, int> ops = trace.ops();
+    const int n_steps = (static_cast<int>(golden.tokens.size()) + 6) / 7;
+    EXPECT_EQ(ops["hadamard"], ops["kv_write"] + ops["attention"] - ops["qkv"] - 2 * n_steps * n_latent);
   }
 }
 

@@ -16,12 +16,12 @@ constexpr int kChunks = kKeyBlock / kKeyChunk;
 constexpr float kMinusInfinity = -__builtin_inff();
 
 template <KvType type>
-constexpr int kBytes = type == KvType::kF32                             ? 4
-                       : type == KvType::kQ8_0 || type == KvType::kE4M3 ? 1
-                                                                        : 2;
+constexpr bool kHasScales = type == KvType::kQ8_0 || type == KvType::kQ4_0;
 
+// The elements from i on, all of one row of 16.
 template <KvType type>
 INLINE F load_kv(const uint8_t* p, int64_t i) {
+  if constexpr (type == KvType::kQ4_0) return load_nibbles(p + i / 32 * 16 + i % 16, (int)(i / 16 % 2) * 4);
   if constexpr (type == KvType::kF32) return load((const float*)p + i);
   if constexpr (type == KvType::kBF16) return load_bf16((const uint16_t*)p + i);
   if constexpr (type == KvType::kQ8_0) return load_s8((const int8_t*)p + i);
@@ -34,7 +34,7 @@ struct KeyBlock {
   int n_chunks = 0;
   const uint8_t* keys[kChunks];                                 // [head_dim, 16]
   const uint8_t* values[kChunks];                               // rows of value_stride
-  const uint16_t *key_scales[kChunks], *value_scales[kChunks];  // of kQ8_0: [groups, 16]
+  const uint16_t *key_scales[kChunks], *value_scales[kChunks];  // [groups, 16]
   int first[kChunks];                                           // position of the chunk's first key
   int count[kChunks];                                           // keys before the end, at most 16
 };
@@ -55,9 +55,9 @@ struct Rows {
 template <KvType type, int M>
 void score_tile(const float* q, const KeyBlock& block, int chunk, int head_dim, float* scores) {
   constexpr int per_chunk = kKeyChunk / W;
-  constexpr bool scaled = type == KvType::kQ8_0;
+  constexpr bool scaled = kHasScales<type>;
   const uint8_t* keys[RV];
-  for (int v = 0; v < RV; ++v) keys[v] = block.keys[chunk + v / per_chunk] + v % per_chunk * W * kBytes<type>;
+  for (int v = 0; v < RV; ++v) keys[v] = block.keys[chunk + v / per_chunk];
   F acc[M][RV] = {};
   const int group = scaled ? kKvGroup : head_dim;
   for (int begin = 0; begin < head_dim; begin += group) {
@@ -72,7 +72,7 @@ void score_tile(const float* q, const KeyBlock& block, int chunk, int head_dim, 
       F k[RV];
 #pragma GCC unroll 4
       for (int v = 0; v < RV; ++v) {
-        k[v] = load_kv<type>(keys[v], d * kKeyChunk);
+        k[v] = load_kv<type>(keys[v], d * kKeyChunk + v % per_chunk * W);
         if constexpr (scaled) k[v] *= scales[v];
       }
 #pragma GCC unroll 16
@@ -96,18 +96,18 @@ void value_tile(const float* weights, const KeyBlock& block, int value_stride, i
     for (int m = 0; m < M; ++m)
       for (int v = 0; v < RV; ++v) acc[m][v] = load(out + m * dim + d + v * W);
     for (int chunk = 0; chunk < block.n_chunks; ++chunk) {
-      const uint8_t* values = block.values[chunk] + d * kBytes<type>;
+      const uint8_t* values = block.values[chunk];
       const float* w = weights + chunk * kKeyChunk;
       float scales[kKeyChunk];  // of these columns, which are all of one group
-      if constexpr (type == KvType::kQ8_0)
+      if constexpr (kHasScales<type>)
         for (int i = 0; i < kKeyChunk; i += W)
           store(scales + i, load_f16(block.value_scales[chunk] + d / kKvGroup * kKeyChunk + i));
       for (int key = 0; key < block.count[chunk]; ++key, ++w) {
         F x[RV];
 #pragma GCC unroll 4
         for (int v = 0; v < RV; ++v) {
-          x[v] = load_kv<type>(values, (int64_t)key * value_stride + v * W);
-          if constexpr (type == KvType::kQ8_0) x[v] *= all(scales[key]);
+          x[v] = load_kv<type>(values, (int64_t)key * value_stride + d + v * W);
+          if constexpr (kHasScales<type>) x[v] *= all(scales[key]);
         }
 #pragma GCC unroll 16
         for (int m = 0; m < M; ++m) {
@@ -130,8 +130,8 @@ void transpose_chunk(const KeyBlock& block, int chunk, int head_dim, int dim, fl
     for (int d = 0; d < dim; d += W) {
       F rows[W] = {};
       for (int i = 0; i < W && d + i < head_dim; ++i) {
-        rows[i] = load_kv<type>(block.keys[chunk] + first * kBytes<type>, (d + i) * kKeyChunk);
-        if constexpr (type == KvType::kQ8_0)
+        rows[i] = load_kv<type>(block.keys[chunk], (d + i) * kKeyChunk + first);
+        if constexpr (kHasScales<type>)
           rows[i] *= load_f16(block.key_scales[chunk] + (d + i) / kKvGroup * kKeyChunk + first);
       }
       transpose(rows);
@@ -161,12 +161,12 @@ template <KvType type, int... rows>
 constexpr TilesOfType tiles_of(Lanes<rows...>) {
   return {{{rows, score_tile<type, rows>, value_tile<type, rows>}...}};
 }
-constexpr TilesOfType kTiles[5] = {tiles_of<KvType::kF32>(TileSizes()), tiles_of<KvType::kF16>(TileSizes()),
+constexpr TilesOfType kTiles[6] = {tiles_of<KvType::kF32>(TileSizes()),  tiles_of<KvType::kF16>(TileSizes()),
                                    tiles_of<KvType::kBF16>(TileSizes()), tiles_of<KvType::kQ8_0>(TileSizes()),
-                                   tiles_of<KvType::kE4M3>(TileSizes())};
-const TransposeFn kTransposes[5] = {transpose_chunk<KvType::kF32>, transpose_chunk<KvType::kF16>,
+                                   tiles_of<KvType::kE4M3>(TileSizes()), tiles_of<KvType::kQ4_0>(TileSizes())};
+const TransposeFn kTransposes[6] = {transpose_chunk<KvType::kF32>,  transpose_chunk<KvType::kF16>,
                                     transpose_chunk<KvType::kBF16>, transpose_chunk<KvType::kQ8_0>,
-                                    transpose_chunk<KvType::kE4M3>};
+                                    transpose_chunk<KvType::kE4M3>, transpose_chunk<KvType::kQ4_0>};
 static_assert(kKvGroup % (RV * W) == 0);
 
 // The smallest tile that holds n rows, or the largest tile; the results of rows past n are ignored.
@@ -179,9 +179,7 @@ INLINE const TileKernels& tile_for(KvType type, int n) {
 
 // Gathers chunks from *position on, and moves *position past them.
 void next_block(const AttentionJob& job, int* position, KeyBlock* block) {
-  const int element = job.kv.type == KvType::kF32                                    ? 4
-                      : job.kv.type == KvType::kQ8_0 || job.kv.type == KvType::kE4M3 ? 1
-                                                                                     : 2;
+  const int64_t chunk_bytes = kv_chunk_bytes(job.kv.type, job.head_dim);
   block->n_chunks = 0;
   while (block->n_chunks < kChunks && *position < job.key_end) {
     const int page = *position / job.block_size, slot = *position % job.block_size / kKeyChunk * kKeyChunk;
@@ -189,8 +187,8 @@ void next_block(const AttentionJob& job, int* position, KeyBlock* block) {
     const int first = page * job.block_size + slot;
     const int in_page = job.block_size - slot < kKeyChunk ? job.block_size - slot : kKeyChunk;
     const int i = block->n_chunks++;
-    block->keys[i] = base + (int64_t)slot * job.head_dim * element;
-    block->values[i] = base + job.kv.values_at + (int64_t)slot * job.kv.value_stride * element;
+    block->keys[i] = base + slot / kKeyChunk * chunk_bytes;
+    block->values[i] = base + job.kv.values_at + (int64_t)slot * job.kv.value_stride * kv_bits(job.kv.type) / 8;
     const int64_t scales = (int64_t)slot * kv_groups(job.head_dim) * 2;
     block->key_scales[i] = (const uint16_t*)(base + job.kv.key_scales_at + scales);
     block->value_scales[i] = (const uint16_t*)(base + job.kv.value_scales_at + scales);
@@ -382,10 +380,58 @@ void write_groups(const float* k, const float* v, int head_dim, const KvLayout& 
   }
 }
 
+// Quantizes a group of 32, or the rest of a head, to codes from 0 to 15, and stores the scale: as RefBackend, bit for
+// bit. NaN or Inf in the input makes the scale NaN on purpose, so that the error spreads.
+INLINE void nibbles_of(const float* x, int n, uint8_t (&codes)[kKvGroup], uint16_t* scale) {
+  float padded[kKvGroup] = {}, products[kKvGroup];
+  __builtin_memcpy(padded, x, (size_t)n * 4);
+  F top = {}, none = {};
+  for (int i = 0; i < kKvGroup; i += W) {
+    const F v = load(padded + i);
+    top = max(abs(v), top);
+    none += v * 0.0f;
+  }
+  const float size = largest(top);
+  int first = 0;  // of the elements of the largest size
+  while (first < n - 1 && __builtin_fabsf(padded[first]) != size) ++first;
+  const float extreme = size > 0 ? padded[first] : 0.0f, step = extreme / -8.0f;
+  uint16_t half[W];
+  store_f16(half, all(step + sum(none)));
+  *scale = half[0];
+  const float inverse = size > 0 ? 1.0f / step : 0.0f;
+  for (int i = 0; i < kKvGroup; i += W) store(products + i, load(padded + i) * inverse);
+  // The products pass through memory, so that compilers do not merge a product's rounding with the sum's.
+  __asm__ volatile("" : : "r"(products) : "memory");
+  for (int i = 0; i < kKvGroup; i += W) {
+    const F sums = max(min(load(products + i) + 8.5f, all(15.0f)), F{});
+    const I code = __builtin_convertvector(sums, I);
+    for (int lane = 0; lane < W; ++lane) codes[i + lane] = (uint8_t)code[lane];
+  }
+}
+
+void write_nibbles(const float* k, const float* v, int head_dim, const KvLayout& kv, uint8_t* page, int slot) {
+  const int chunk = slot / kKeyChunk, lane = slot % kKeyChunk;
+  uint8_t* key = page + chunk * kv_chunk_bytes(kv.type, head_dim) + lane;
+  uint8_t* value = page + kv.values_at + (int64_t)slot * kv.value_stride / 2;
+  const int64_t first_scale = (int64_t)chunk * kv_groups(head_dim) * kKeyChunk + lane;
+  uint16_t* key_scale = (uint16_t*)(page + kv.key_scales_at) + first_scale;
+  uint16_t* value_scale = (uint16_t*)(page + kv.value_scales_at) + first_scale;
+  uint8_t codes[kKvGroup];
+  for (int begin = 0; begin < head_dim; begin += kKvGroup) {
+    const int n = head_dim - begin < kKvGroup ? head_dim - begin : kKvGroup, at = begin / kKvGroup * kKeyChunk;
+    nibbles_of(k + begin, n, codes, key_scale + at);
+    for (int i = 0; i < n; i += 2) key[(begin + i) / 2 * kKeyChunk] = (uint8_t)(codes[i] | codes[i + 1] << 4);
+    if (kv.values_are_keys) continue;
+    nibbles_of(v + begin, n, codes, value_scale + at);
+    for (int i = 0; i < kKvGroup / 2; ++i) value[begin / 2 + i] = (uint8_t)(codes[i] | codes[16 + i] << 4);
+  }
+}
+
 }  // namespace
 
 void write_kv(const float* k, const float* v, int head_dim, const KvLayout& kv, uint8_t* page, int slot) {
   if (kv.type == KvType::kQ8_0) return write_groups(k, v, head_dim, kv, page, slot);
+  if (kv.type == KvType::kQ4_0) return write_nibbles(k, v, head_dim, kv, page, slot);
   void *keys = page, *values = page + kv.values_at;
   const int64_t first_key = (int64_t)(slot / kKeyChunk) * head_dim * kKeyChunk + slot % kKeyChunk;
   const int64_t first_value = (int64_t)slot * kv.value_stride;

@@ -87,6 +87,34 @@ void scale(float* x, int64_t n, float factor, float softcap) {
   map(x, x, n, [&](F v) { return v * factor; });
 }
 
+// A step of the fast transform within vectors: the sums and differences of lanes i and i ^ s.
+template <int s, int... i>
+INLINE F sums_and_differences(F v, Lanes<i...>) {
+  if constexpr (s >= W) return v;
+  const F signs = {((i & s) != 0 ? -1.0f : 1.0f)...};
+  return __builtin_shufflevector(v, v, ((i ^ s) % W)...) + v * signs;
+}
+
+void hadamard(float* x, int64_t n, int block) {
+  constexpr LanesOf<W> lanes;
+  const float factor = 1.0f / __builtin_sqrtf((float)block);
+  for (int64_t i = 0; i < n; i += W) {
+    F v = load_part(x, i, n) * factor;
+    if (block > 1) v = sums_and_differences<1>(v, lanes);
+    if (block > 2) v = sums_and_differences<2>(v, lanes);
+    if (block > 4) v = sums_and_differences<4>(v, lanes);
+    if (block > 8) v = sums_and_differences<8>(v, lanes);
+    store_part(x, i, n, v);
+  }
+  for (int64_t s = W; s < block; s *= 2)
+    for (int64_t first = 0; first < n; first += 2 * s)
+      for (int64_t i = first; i < first + s; i += W) {
+        const F u = load(x + i), v = load(x + i + s);
+        store(x + i, u + v);
+        store(x + i + s, u - v);
+      }
+}
+
 void rope(float* x, int n_heads, int head_dim, const float* cosines, const float* sines, int n_freq, bool interleaved) {
   for (int h = 0; h < n_heads; ++h, x += head_dim) {
     if (interleaved) {

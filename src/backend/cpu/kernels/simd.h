@@ -178,6 +178,8 @@ INLINE U e4m3_bits(F v) {
 }
 
 INLINE F load_s8(const int8_t* p) { return to_float(load_bytes((const uint8_t*)p)); }
+// Four bits of each byte, from bit `shift` on, less 8.
+INLINE F load_nibbles(const uint8_t* p, int shift) { return to_float(((load_bytes(p) >> shift) & 15) - 8); }
 
 // Powers of two, stored as the exponent byte of an f32; 0 means 2^-127.
 INLINE F load_e8m0(const uint8_t* p) {

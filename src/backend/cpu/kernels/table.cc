@@ -33,6 +33,7 @@ const Kernels kKernels = {
     .act_mul = act_mul,
     .act = act,
     .scale = scale,
+    .hadamard = hadamard,
     .rope = rope,
     .write_kv = write_kv,
     .attention = attention,

@@ -43,6 +43,7 @@ void add_scaled(float* x, const float* y, float factor, int64_t n);
 void act_mul(float* y, const float* gate, const float* up, int64_t n, int act);
 void act(float* x, int64_t n, int act);
 void scale(float* x, int64_t n, float factor, float softcap);
+void hadamard(float* x, int64_t n, int block);
 void rope(float* x, int n_heads, int head_dim, const float* cosines, const float* sines, int n_freq, bool interleaved);
 void write_kv(const float* k, const float* v, int head_dim, const KvLayout& kv, uint8_t* page, int slot);
 void attention(const AttentionJob& job);

@@ -53,6 +53,56 @@ __global__ void rope_kernel(T* x, int64_t stride, int head_dim, int n_heads, Rop
   }
 }
 
+// A warp multiplies each run of `block` elements by the Hadamard matrix of this size, as Backend::hadamard(). A lane
+// holds the elements lane + 32 j, and a run begins at a multiple of its size.
+template <int n>
+__device__ __forceinline__ void hadamard(float (&x)[n], int block, int lane) {
+#pragma unroll
+  for (int s = 1; s < 32; s *= 2) {
+    if (s >= block) break;
+#pragma unroll
+    for (float& v : x) {
+      const float other = __shfl_xor_sync(0xFFFFFFFFu, v, s);
+      v = (lane & s) != 0 ? other - v : other + v;
+    }
+  }
+#pragma unroll
+  for (int s = 1; s < n; s *= 2) {
+    if (32 * s >= block) break;
+#pragma unroll
+    for (int j = 0; j < n; ++j) {
+      if ((j & s) != 0) continue;
+      const float u = x[j], v = x[j | s];
+      x[j] = u + v, x[j | s] = u - v;
+    }
+  }
+  const float factor = 1.0f / sqrtf(static_cast<float>(block));
+#pragma unroll
+  for (float& v : x) v *= factor;
+}
+
+// A warp for each 512 columns of a row. The last columns of a row may be fewer.
+constexpr int kHadamardColumns = 512;
+template <class T>
+__global__ void hadamard_kernel(T* x, int64_t stride, int n_columns, int block) {
+  start_dependent();
+  constexpr int kElements = kHadamardColumns / 32;
+  const int first = blockIdx.y * kHadamardColumns, lane = threadIdx.x;
+  T* row = x + blockIdx.x * stride;
+  float v[kElements];
+#pragma unroll
+  for (int j = 0; j < kElements; ++j) {
+    const int i = first + lane + 32 * j;
+    v[j] = i < n_columns ? to_float(row[i]) : 0.0f;
+  }
+  hadamard(v, block, lane);
+#pragma unroll
+  for (int j = 0; j < kElements; ++j) {
+    const int i = first + lane + 32 * j;
+    if (i < n_columns) row[i] = from_float<T>(v[j]);
+  }
+}
+
 // The cache's row for a token's key (which = 0) or value (1) of one head.
 __device__ __forceinline__ int64_t kv_row(const DeviceKv& kv, int layer, const DeviceBatch& batch, int token, int which,
                                           int head) {
@@ -135,6 +185,19 @@ struct Pairs {
   }
 };
 
+// A warp rotates the queries or keys of a head: [dim].
+template <int n>
+__device__ __forceinline__ void rotate_staged(float* head, int dim, int block, int lane) {
+  float x[n];
+#pragma unroll
+  for (int j = 0; j < n; ++j) x[j] = lane + 32 * j < dim ? head[lane + 32 * j] : 0.0f;
+  hadamard(x, block, lane);
+#pragma unroll
+  for (int j = 0; j < n; ++j)
+    if (lane + 32 * j < dim) head[lane + 32 * j] = x[j];
+  __syncwarp();
+}
+
 // A warp processes one head of a token after another: q heads, then k, then v. Each lane holds two neighbouring pairs,
 // or kFours times two, and for all heads the cosine and sine of each pair.
 template <class T, class K, class V, int kFours>
@@ -142,6 +205,7 @@ __global__ void __launch_bounds__(256)
     finish_kernel(const __grid_constant__ Heads q, const __grid_constant__ Heads k, const __grid_constant__ Heads v,
                   const __grid_constant__ Rope rope, const __grid_constant__ DeviceKv kv, int layer,
                   const __grid_constant__ DeviceBatch batch, bool warms_instruction_cache) {
+  constexpr bool kRotates = std::is_same_v<K, CachedNibbles>;
   // A warp's head before quantization.
   __shared__ float staged[kIsScaled<K> ? 256 / 32 : 1][kIsScaled<K> ? 128 * kFours : 1];
   let_next_start();
@@ -204,7 +268,7 @@ __global__ void __launch_bounds__(256)
         }
         at.exchange(a, b);
         if (!real) continue;
-        if (kind == 0) {
+        if (kind == 0 && !kRotates) {
           T* to = static_cast<T*>(q.to) + token * q.to_stride + int64_t{head} * dim;
           store2(to + at.first, a), store2(to + at.second, b);
         } else if constexpr (kIsScaled<K>) {
@@ -213,6 +277,16 @@ __global__ void __launch_bounds__(256)
           static_assert(std::is_same_v<K, V>);  // so keys and values are rows of one array
           store2(cached_at<K>(rows_of<K, V>(kv, 0), cached, dim, at.first), a);
           store2(cached_at<K>(rows_of<K, V>(kv, 0), cached, dim, at.second), b);
+        }
+      }
+      if constexpr (kRotates) {
+        if (!real) continue;
+        __syncwarp();
+        if (kind < 2) rotate_staged<4 * kFours>(stage, dim, kv.key_rotation, lane);
+        if (kind == 0) {
+          T* to = static_cast<T*>(q.to) + token * q.to_stride + int64_t{head} * dim;
+          for (int i = 2 * lane; i < dim; i += 64) store2(to + i, {stage[i], stage[i + 1]});
+          __syncwarp();
         }
       }
       if constexpr (kIsScaled<K>) {
@@ -244,6 +318,16 @@ void rope_rows(const Tensor& x, int n_heads, const RopeArgs& args, Device& devic
     using T = std::remove_pointer_t<decltype(p)>;
     launch(device, rope_kernel<T>, dim3(static_cast<unsigned>(x.rows)), 256, 0, static_cast<T*>(x.data), x.stride,
            static_cast<int>(x.cols / n_heads), n_heads, rope_of(args));
+  });
+}
+
+void hadamard_rows(const Tensor& x, int block, Device& device) {
+  if (x.rows == 0) return;
+  CHECK(block <= kHadamardColumns && x.cols % block == 0);
+  with_type(x.dtype, [&](auto* p) {
+    using T = std::remove_pointer_t<decltype(p)>;
+    const dim3 grid(static_cast<unsigned>(x.rows), static_cast<unsigned>(blocks_for(x.cols, kHadamardColumns)));
+    launch(device, hadamard_kernel<T>, grid, 32, 0, static_cast<T*>(x.data), x.stride, static_cast<int>(x.cols), block);
   });
 }
 

@@ -33,6 +33,7 @@ DeviceKv CudaKv::view() const {
               .n_kv_heads = shape.n_kv_heads,
               .block_size = shape.block_size,
               .head_dim = shape.head_dim,
+              .key_rotation = shape.key_rotation(),
               .n_parts = shape.dtype.differ() ? 1 : shape.n_parts(),
               .values_are_keys = shape.values_are_keys,
               .values = {.dtype = shape.dtype.values}};
