@@ -30,11 +30,11 @@ inline OpCase rope_case(std::vector<SeqShape> seqs, int n_heads, int head_dim, i
 }
 
 inline OpCase hadamard_case(int64_t n, int64_t n_blocks, int block) {
-  return {"hadamard", fmt::format("hadamard {} x {} blocks of {}", n, n_blocks, block), kFloatError, 0, 0,
-          [=](OpRig& rig) {
-            const Tensor x = rig.values(n, n_blocks * block, 4.0f);
-            return OpRun{[=, &rig] { rig.backend().hadamard(x, block); }, {x}};
-          }};
+  return {
+      "hadamard", fmt::format("hadamard {} x {} blocks of {}", n, n_blocks, block), kFloatError, 0, 0, [=](OpRig& rig) {
+        const Tensor x = rig.values(n, n_blocks * block, 4.0f);
+        return OpRun{[=, &rig] { rig.backend().hadamard(x, block); }, {x}};
+      }};
 }
 
 // A rope whose frequencies take turns between the axes of the positions.

@@ -120,7 +120,8 @@ TEST(KvTypes, RotatedKeysKeepSmallChannels) {
   const auto backend = create_backend({.device = "ref"});
   const auto attend = [&](KvTypes types, bool rotates) {
     OpRig rig(*backend, seed);
-    KvCache& kv = rig.cache_and_batch({{0, kTokens}}, {.n_layers = 2, .n_kv_heads = 2, .head_dim = kDim, .dtype = types});
+    KvCache& kv =
+        rig.cache_and_batch({{0, kTokens}}, {.n_layers = 2, .n_kv_heads = 2, .head_dim = kDim, .dtype = types});
     const Tensor q = rig.values(kTokens, 4 * kDim, 1.0f), k = rig.values(kTokens, 2 * kDim, 1.0f),
                  v = rig.values(kTokens, 2 * kDim, 1.0f), y = rig.output(kTokens, 4 * kDim);
     for (int64_t t = 0; t < kTokens; ++t)

@@ -290,20 +290,18 @@ TEST_P(SavedBlocks, ContinueAsIfComputed) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, SavedBlocks,
-                         testing::Values(std::pair("ref", DType::kF16), std::pair("ref", DType::kQ8_0),
-                                         std::pair("ref", DType::kQ4_0), std::pair("cpu", DType::kQ4_0),
-                                         std::pair("cuda", DType::kQ4_0),
-                                         std::pair("ref", KvTypes(DType::kQ8_0, DType::kQ4_0)),
-                                         std::pair("cpu", DType::kF16), std::pair("cpu", DType::kQ8_0),
-                                         std::pair("cpu", DType::kE4M3), std::pair("cuda", DType::kF16),
-                                         std::pair("cuda", DType::kE4M3),
-                                         std::pair("cuda", KvTypes(DType::kQ8_0, DType::kQ4_0))),
-                         [](const auto& i) {
-                           std::string name = std::string(i.param.first) + "_" + kv_type_name(i.param.second);
-                           std::ranges::replace(name, '/', '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Devices, SavedBlocks,
+    testing::Values(std::pair("ref", DType::kF16), std::pair("ref", DType::kQ8_0), std::pair("ref", DType::kQ4_0),
+                    std::pair("cpu", DType::kQ4_0), std::pair("cuda", DType::kQ4_0),
+                    std::pair("ref", KvTypes(DType::kQ8_0, DType::kQ4_0)), std::pair("cpu", DType::kF16),
+                    std::pair("cpu", DType::kQ8_0), std::pair("cpu", DType::kE4M3), std::pair("cuda", DType::kF16),
+                    std::pair("cuda", DType::kE4M3), std::pair("cuda", KvTypes(DType::kQ8_0, DType::kQ4_0))),
+    [](const auto& i) {
+      std::string name = std::string(i.param.first) + "_" + kv_type_name(i.param.second);
+      std::ranges::replace(name, '/', '_');
+      return name;
+    });
 
 }  // namespace
 }  // namespace ingot

@@ -305,7 +305,10 @@ struct PanelRange {
 
 enum class KvType : uint8_t { kF32, kF16, kBF16, kQ8_0, kE4M3, kQ4_0 };
 static inline int kv_bits(KvType type) {
-  return type == KvType::kF32 ? 32 : type == KvType::kQ8_0 || type == KvType::kE4M3 ? 8 : type == KvType::kQ4_0 ? 4 : 16;
+  return type == KvType::kF32                             ? 32
+         : type == KvType::kQ8_0 || type == KvType::kE4M3 ? 8
+         : type == KvType::kQ4_0                          ? 4
+                                                          : 16;
 }
 constexpr int kKeyChunk = 16;  // keys stored together in a page, as [head_dim, 16]
 constexpr int kKeyBlock = 64;  // keys in one step of the online softmax

@@ -15,8 +15,8 @@ std::string Ranks::kv_layout() const {
       const KvShape& kv = cache->shape;
       all += fmt::format("{}device {}, {}, {} layers, {} heads of {}{}{}, blocks of {} tokens", all.empty() ? "" : "; ",
                          device->backend->name(), kv_type_name(kv.dtype), kv.n_layers, kv.n_kv_heads, kv.head_dim,
-                         kv.values_are_keys ? " (latents)" : "",
-                         kv.key_rotation() > 1 ? " (rotated keys)" : "", kv.block_size);
+                         kv.values_are_keys ? " (latents)" : "", kv.key_rotation() > 1 ? " (rotated keys)" : "",
+                         kv.block_size);
     }
   return all;
 }
