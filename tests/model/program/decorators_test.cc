@@ -82,9 +82,11 @@ void expect_all_ops(const std::map<std::string, int>& ops, const Config& c, int 
   const int n_three = layers_with("kda") + layers_with("gated_delta");  // with three convolutions
   EXPECT_EQ(count("short_conv"), n_steps * (n_recurrent - n_rwkv + 2 * n_three));
   EXPECT_EQ(count("rg_lru"), n_steps * layers_with("rg_lru"));
-  EXPECT_EQ(count("rank_one_rule"), n_steps * (layers_with("kda") + n_rwkv));
+  EXPECT_EQ(count("rank_one_rule"), n_steps * layers_with("kda"));
   EXPECT_EQ(count("mix_tokens"), n_steps * 2 * n_rwkv);
-  EXPECT_EQ(count("wkv7_inputs") + count("wkv7_outputs"), n_steps * 2 * n_rwkv);
+  EXPECT_EQ(count("wkv7"), n_steps * n_rwkv);
+  EXPECT_EQ(count("matmuls"),  // RWKV-7's feed-forward has one, too
+            n_steps * (3 * n_rwkv + 2 * layers_with("kda") + layers_with("gated_delta") + layers_with("delta_net")));
   EXPECT_EQ(count("delta_rule"), n_steps * (layers_with("delta_net") + layers_with("gated_delta")));
   EXPECT_EQ(count("ssm_scan"), n_steps * layers_with("mamba2"));
   EXPECT_EQ(count("selective_scan"), n_steps * layers_with("mamba1"));
