@@ -130,8 +130,8 @@ class Backend {
   virtual void rope_angles(Tensor angles, Tensor inv_freq /* [1, n_freq] */, float magnitude,
                            Tensor axes = {} /* i32 [1, n_freq] */);
   virtual void rope(Tensor x /* in, out [n_tokens, n_heads * head_dim] */, int n_heads, const RopeArgs& args);
-  // Multiplies each run of `block` columns, a power of two up to 512, by the Hadamard matrix of this size in Sylvester's
-  // order, divided by sqrt(block). The matrix is orthogonal and its own inverse.
+  // Multiplies each run of `block` columns, a power of two up to 512, by the Hadamard matrix of this size in
+  // Sylvester's order, divided by sqrt(block). The matrix is orthogonal and its own inverse.
   virtual void hadamard(Tensor x /* in, out [n, n_blocks * block], contiguous */, int block);
   // Rows of tokens, or of the batch's sources if the cache is of sources (KvShape::of_source).
   virtual void kv_write(KvCache& kv, int layer, Tensor k /* [n_tokens or n_source_rows, n_kv_heads * head_dim] */,

@@ -109,8 +109,8 @@ TEST(KvTypes, KeysAndValuesErrAsTheirTypesSay) {
   EXPECT_NEAR(std::hypot(mixed, swapped), std::hypot(nibbles, bytes), 0.2 * nibbles);
 }
 
-// Keys with large channels, as the biases and the rope of real models make them: 2 of 64 channels are 20 deviations. The
-// step of both groups of 32 is then 2.5 deviations without a rotation. With it, the channels become at most
+// Keys with large channels, as the biases and the rope of real models make them: 2 of 64 channels are 20 deviations.
+// The step of both groups of 32 is then 2.5 deviations without a rotation. With a rotation, the channels become at most
 // 2 * 20 / 8 = 5 deviations in each column. The oracle is attention in double over keys and values in f32.
 TEST(KvTypes, RotatedKeysKeepSmallChannels) {
   const uint64_t seed = test_seed();

@@ -318,7 +318,8 @@ constexpr int kMaxQueryRows = 48;
 // A page of one head. First come the keys, [chunks of 16 tokens, head_dim, 16], then the values, [block_size,
 // value_stride]. kQ8_0 stores elements as signed bytes, followed by f16 scales of the keys and then of the values, both
 // [chunks, groups, 16]. kQ4_0 has the same scales. It stores elements plus 8 in four bits: of each 32 elements, byte i
-// has element i in its low bits and element 16 + i in its high bits, so an odd head_dim is padded. Offsets are in bytes.
+// has element i in its low bits and element 16 + i in its high bits, so an odd head_dim is padded. Offsets are in
+// bytes.
 struct KvLayout {
   KvType type;
   int value_stride;  // elements, a multiple of 32

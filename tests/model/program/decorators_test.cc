@@ -121,7 +121,8 @@ TEST_P(Decorators, ChangeNoLogits) {
   }
 }
 
-// Every layer of attention rotates its queries and the keys that it writes, or qkv() does both. Latents are not rotated.
+// Every layer of attention rotates its queries and the keys that it writes, or qkv() does both. Latents stay as they
+// are.
 TEST_P(Decorators, SeeEachRotationForKeysOfNibbles) {
   const Golden golden = read_golden(GetParam());
   for (const char* device : {"cpu", "ref"}) {

@@ -342,26 +342,42 @@ void merge_attention(const float* partials, int64_t part_stride, int parts, int 
 
 namespace {
 
-// Quantizes a group of 32, or the rest of a head: stores bytes x / scale at codes[i * code_step], and the scale. The
-// result equals RefBackend's bit for bit. NaN or Inf in the input makes the scale NaN or Inf on purpose, so that the
-// error spreads.
-INLINE void write_group(const float* x, int n, int8_t* codes, int code_step, uint16_t* scale) {
-  float padded[kKvGroup] = {};
-  __builtin_memcpy(padded, x, (size_t)n * 4);
+// A group of 32, or the rest of a head and zeros, before it is quantized.
+struct PaddedGroup {
+  float x[kKvGroup];
+  float size;     // the largest absolute value
+  float spoiled;  // 0; NaN if there is a NaN or an Inf
+};
+INLINE PaddedGroup padded(const float* x, int n) {
+  PaddedGroup group = {};
+  __builtin_memcpy(group.x, x, (size_t)n * 4);
   F top = {}, none = {};
   for (int i = 0; i < kKvGroup; i += W) {
-    const F v = load(padded + i);
+    const F v = load(group.x + i);
     top = max(abs(v), top);
     none += v * 0.0f;
   }
-  const float amax = largest(top), inverse = amax > 0 ? 127.0f / amax : 0.0f;
+  group.size = largest(top), group.spoiled = sum(none);
+  return group;
+}
+
+// Stores a scale. NaN or Inf in the group makes the scale NaN or Inf on purpose, so that the error spreads.
+INLINE void store_scale(uint16_t* to, float scale, const PaddedGroup& group) {
   uint16_t half[W];
-  store_f16(half, all(amax / 127.0f + sum(none)));
-  *scale = half[0];
+  store_f16(half, all(scale + group.spoiled));
+  *to = half[0];
+}
+
+// Quantizes a group: stores bytes x / scale at codes[i * code_step], and the scale. The result equals RefBackend's bit
+// for bit.
+INLINE void write_group(const float* x, int n, int8_t* codes, int code_step, uint16_t* scale) {
+  const PaddedGroup group = padded(x, n);
+  const float inverse = group.size > 0 ? 127.0f / group.size : 0.0f;
+  store_scale(scale, group.size / 127.0f, group);
   for (int i = 0; i < n; i += W) {
     // Dropping the last bit keeps compilers from merging the product's rounding and the rounding to an integer into
     // one.
-    const I q = round_to_int((F)((I)(load(padded + i) * inverse) & ~1));
+    const I q = round_to_int((F)((I)(load(group.x + i) * inverse) & ~1));
     for (int lane = 0; lane < W && i + lane < n; ++lane) codes[(i + lane) * code_step] = (int8_t)q[lane];
   }
 }
@@ -380,26 +396,16 @@ void write_groups(const float* k, const float* v, int head_dim, const KvLayout& 
   }
 }
 
-// Quantizes a group of 32, or the rest of a head, to codes from 0 to 15, and stores the scale: as RefBackend, bit for
-// bit. NaN or Inf in the input makes the scale NaN on purpose, so that the error spreads.
+// Quantizes a group to codes from 0 to 15, and stores the scale: as RefBackend, bit for bit.
 INLINE void nibbles_of(const float* x, int n, uint8_t (&codes)[kKvGroup], uint16_t* scale) {
-  float padded[kKvGroup] = {}, products[kKvGroup];
-  __builtin_memcpy(padded, x, (size_t)n * 4);
-  F top = {}, none = {};
-  for (int i = 0; i < kKvGroup; i += W) {
-    const F v = load(padded + i);
-    top = max(abs(v), top);
-    none += v * 0.0f;
-  }
-  const float size = largest(top);
+  const PaddedGroup group = padded(x, n);
   int first = 0;  // of the elements of the largest size
-  while (first < n - 1 && __builtin_fabsf(padded[first]) != size) ++first;
-  const float extreme = size > 0 ? padded[first] : 0.0f, step = extreme / -8.0f;
-  uint16_t half[W];
-  store_f16(half, all(step + sum(none)));
-  *scale = half[0];
-  const float inverse = size > 0 ? 1.0f / step : 0.0f;
-  for (int i = 0; i < kKvGroup; i += W) store(products + i, load(padded + i) * inverse);
+  while (first < n - 1 && __builtin_fabsf(group.x[first]) != group.size) ++first;
+  const float extreme = group.size > 0 ? group.x[first] : 0.0f, step = extreme / -8.0f;
+  store_scale(scale, step, group);
+  const float inverse = group.size > 0 ? 1.0f / step : 0.0f;
+  float products[kKvGroup];
+  for (int i = 0; i < kKvGroup; i += W) store(products + i, load(group.x + i) * inverse);
   // The products pass through memory, so that compilers do not merge a product's rounding with the sum's.
   __asm__ volatile("" : : "r"(products) : "memory");
   for (int i = 0; i < kKvGroup; i += W) {

@@ -1,7 +1,7 @@
 // Independent products of one row each with dense weights, in one launch. Long rows of weights are read by a warp each;
 // a warp has several rows, and loads the next pieces while it uses the last, also across the ends of rows and products.
-// Short rows are read by as many lanes as a row has work for; a block has rows of one product. Both begin to read before
-// the previous kernel has ended.
+// Short rows are read by as many lanes as a row has work for; a block has rows of one product. Both kernels begin to
+// read before the previous kernel has ended.
 #include <algorithm>
 #include <bit>
 

@@ -1,4 +1,4 @@
-// Copies to shared memory that do not wait; cp.async.commit_group ends a group of copies.
+// Copies to shared memory that do not wait.
 #pragma once
 #include "backend/cuda/launch.cuh"
 
@@ -14,6 +14,14 @@ __device__ __forceinline__ void copy_float(float* to, const float* from, bool in
 __device__ __forceinline__ void copy16(void* to, const void* from, bool in) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(in ? 16 : 0)
                : "memory");
+}
+
+// Ends a group of copies.
+__device__ __forceinline__ void end_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// Waits for all groups but the last n.
+template <int n>
+__device__ __forceinline__ void await_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(n) : "memory");
 }
 
 }  // namespace ingot::cuda::recurrence

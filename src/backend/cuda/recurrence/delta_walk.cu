@@ -43,7 +43,7 @@ __device__ __forceinline__ void copy_stage(Stage& s, const Delta& p, const Place
     copy_float(&s.since[t], p.alpha + (t < n ? (first + t) * p.alpha_stride + head : 0), t < n);
     copy_float(&s.until[t], p.beta + (t < n ? (first + t) * p.beta_stride + head : 0), t < n);
   }
-  asm volatile("cp.async.commit_group;" ::: "memory");
+  end_copies();
 }
 
 // A warp's 16 rows of the 16 columns of a matrix: element e of s[j].
@@ -154,7 +154,7 @@ __global__ void __launch_bounds__(kChunkThreads, 1) walk_kernel(const __grid_con
   const int band = warp % 4 * 16;
   const bool of_q = warp >= 4;
   for (int done = 0, at = 0; done < length; done += kTokens, at ^= 1) {
-    asm volatile("cp.async.wait_group 0;" ::: "memory");
+    await_copies<0>();
     __syncthreads();
     const Stage& stage = c.stages[at];
     const int n = min(kTokens, length - done);

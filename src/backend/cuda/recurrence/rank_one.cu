@@ -74,7 +74,7 @@ __device__ __forceinline__ void copy_tokens(RuleTokens<kRows, kTokens>& to, cons
   const int first_column = static_cast<int>(blockIdx.x) * kBlockColumns;
   copy_rows<false>(to.v, p.v + first * p.v_stride + int64_t{head} * p.value_dim + first_column, p.v_stride, n,
                    p.value_dim - first_column, kRuleThreads);
-  asm volatile("cp.async.commit_group;" ::: "memory");
+  end_copies();
 }
 
 // kPer: rows of the matrix in a lane. The next tokens are copied while some tokens are used. A token's q S and the next
@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(kRuleThreads) rank_one_kernel(const __grid_con
   float* y = p.y + begin * p.y_stride + of_column;
   int at = 0;
   for (int first = begin; first < end; first += kTokens, at ^= 1) {
-    asm volatile("cp.async.wait_group 0;" ::: "memory");
+    await_copies<0>();
     __syncthreads();
     const Tokens& chunk = chunks[at];
     const int n = min(kTokens, end - first);

@@ -6,8 +6,8 @@
 // The sums over i < t are a triangular system. A first kernel solves it for all chunks at once, which leaves
 //   u = w S + z v,  y = p S + r v
 // with w, p [16, 64] and z, r [16, 16]. Factors g[t] / g[i] are split at the chunk's middle; each keep is at least 1/2,
-// so both parts fit in halves. The results overwrite rows of the inputs: w and p those of a; (g[last] / g[i]) b[i] and k[i]
-// those of b; z, r and g[last] those of keep. A second kernel walks through the chunks of a sequence: a warp has 16
+// so both parts fit in halves. The results overwrite rows of the inputs: w and p those of a; (g[last] / g[i]) b[i] and
+// k[i] those of b; z, r and g[last] those of keep. A second kernel walks through the chunks of a sequence: a warp has 16
 // columns of a head's matrix, in registers as f32. Products are on the tensor cores, from halves, with sums in f32.
 #include "backend/cuda/recurrence/rank_one.cuh"
 #include "backend/cuda/recurrence/tiles.cuh"
@@ -264,7 +264,7 @@ __global__ void __launch_bounds__(kWalkThreads) rule_walk_kernel(const __grid_co
   const int n_chunks = length / kRuleChunk;
   const auto copy = [&](int i) {
     if (i < n_chunks) copy_chunk(chunks[i % kStages], p, head, first_column, begin + int64_t{i} * kRuleChunk);
-    asm volatile("cp.async.commit_group;" ::: "memory");
+    end_copies();
   };
 #pragma unroll 1
   for (int i = 0; i + 1 < kStages; ++i) copy(i);
@@ -285,7 +285,7 @@ __global__ void __launch_bounds__(kWalkThreads) rule_walk_kernel(const __grid_co
   float* y_at = p.y + begin * p.y_stride + head * kRuleDim + first_column + own;
 #pragma unroll 1
   for (int i = 0; i < n_chunks; ++i) {
-    asm volatile("cp.async.wait_group %0;" ::"n"(kStages - 2) : "memory");
+    await_copies<kStages - 2>();
     __syncthreads();
     copy(i + kStages - 1);  // to the chunk before, which all warps have read
     const RuleChunk& chunk = chunks[i % kStages];

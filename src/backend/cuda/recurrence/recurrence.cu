@@ -189,7 +189,7 @@ __device__ void copy_chunk(Chunk<kPer>& chunk, const Delta& p, int head, int fir
     copy_float(&chunk.beta[t], p.beta + (first + t) * p.beta_stride + head, true);
     copy_float(&chunk.alpha[t], p.alpha + (first + t) * p.alpha_stride + head, true);
   }
-  asm volatile("cp.async.commit_group;" ::: "memory");
+  end_copies();
 }
 
 // The lanes of a column handle one token each.
@@ -231,7 +231,7 @@ __global__ void __launch_bounds__(kDeltaThreads) delta_kernel(const __grid_const
   load_column<kPacks>(s, before, lane, in >= 0 ? p.key_dim : 0);
   int at = 0;
   for (int first = begin; first < end; first += C::kTokens, at ^= 1) {
-    asm volatile("cp.async.wait_group 0;" ::: "memory");
+    await_copies<0>();
     __syncthreads();
     const C& chunk = chunks[at];
     const int n = min(C::kTokens, end - first), n_next = min(C::kTokens, end - first - n);
@@ -269,7 +269,7 @@ void start_delta(const Delta& p, int n_seqs, Device& device) {
                                    : start(delta_kernel<32, kPacks>);
 }
 
-// True if channels are on packs.
+// True if neighbouring channels can be read at once.
 bool is_wide(const ShortConvArgs& a, const DeviceStates& states) {
   const auto packs = [](const Tensor& t) { return !t || packs_rows(t); };
   return packs_columns(states, static_cast<int>(a.x.cols)) && packs(a.x) && packs(a.in_gate) && packs(a.out_gate) &&

@@ -10,8 +10,7 @@
 // 64), in registers as f32. Products are on the tensor cores, from halves, with sums in f32. While a chunk is used, the
 // next one's c and products are copied to shared memory and its x to registers; while outputs are computed, b.
 //
-// A walk is a chain of chunks, so few sequences leave most of the GPU waiting. Their sequences are cut into parts of some
-// chunks: all parts are walked at once without outputs, from zeros; a third kernel joins their matrices;
+// A walk is a chain of chunks, so few sequences leave most of the GPU waiting. They are cut into parts of some chunks: all parts are walked at once without outputs, from zeros; a third kernel joins their matrices;
 // and all parts are walked again, from the matrices before them.
 #include "backend/cuda/memory.h"
 #include "backend/cuda/recurrence/ssm_scan.cuh"
@@ -163,13 +162,6 @@ constexpr int walks_at_once(int state_dim) { return state_dim > 128 ? 1 : 2; }
 
 // What a walk computes: all of a sequence; of a part, its matrix if it began with zeros; the outputs of a part.
 enum class Walk { kAll, kEnd, kOutputs };
-
-__device__ __forceinline__ void end_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-// Waits for all copies but those of the last n groups.
-template <int n>
-__device__ __forceinline__ void await_copies() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(n) : "memory");
-}
 
 // Copies rows of halves [64, cols], from token `first` on; tokens from n on are zeros.
 template <int cols>
@@ -496,8 +488,8 @@ void start_chunks(const ScanParts& parts, int n_seqs, int most_tokens, Device& d
                              : start_walks<kState, 32>(parts, n_seqs, most_tokens, device);
 }
 
-// The tokens of a part, for walks of n_blocks for each part; 0 if whole sequences take no longer. A round of blocks takes
-// as long as its chunks and its start; parts take another walk.
+// The tokens of a part, for walks of n_blocks for each part; 0 if whole sequences take no longer. A round of blocks
+// takes as long as its chunks and its start; parts take another walk.
 int part_tokens(const Device& device, int state_dim, int64_t n_blocks, int most_tokens) {
   const int64_t slots = int64_t{walks_at_once(state_dim)} * device.n_multiprocessors();
   const int n_chunks = (most_tokens + kSsmTokens - 1) / kSsmTokens;

@@ -26,7 +26,7 @@ __device__ __forceinline__ void copy_tokens(ScanTokens<kRows, kTokens>& to, cons
   copy_rows<kPacks>(to.c, p.c + first * p.c_stride + group * p.state_dim, p.c_stride, n, p.state_dim, kScanThreads);
   copy_rows<false>(to.x, p.x + first * p.x_stride + head * p.head_dim + column, p.x_stride, n, p.head_dim - column,
                    kScanThreads);
-  asm volatile("cp.async.commit_group;" ::: "memory");
+  end_copies();
   if (const int t = threadIdx.x; t < n) {
     to.step[t] = step_of(p, p.dt[(first + t) * p.dt_stride + head], p.dt_bias[head]);
     to.keep[t] = expf(p.decay[head] * to.step[t]);
@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(kScanThreads) scan_kernel(const __grid_constan
   }
   int at = 0;
   for (int first = begin; first < end; first += kTokens, at ^= 1) {
-    asm volatile("cp.async.wait_group 0;" ::: "memory");
+    await_copies<0>();
     __syncthreads();
     const Tokens& chunk = chunks[at];
     const int n = min(kTokens, end - first);
