@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import random
 import subprocess
 import sys
 import wave
@@ -13,10 +14,14 @@ INGOT = os.environ["INGOT"]
 sys.path.insert(0, str(ROOT / "bench"))
 import random_speech
 
+SEED = int(os.environ.get("INGOT_TEST_SEED", random.SystemRandom().randrange(1 << 32)))
+
 
 @pytest.fixture
 def model(monkeypatch, tmp_path):
     """A file of a model with tiny matrices."""
+    print("seed", SEED)
+    random.seed(SEED)
     monkeypatch.setitem(random_speech.SHAPES, "tiny", (80, 32, 2, 1, 1, 51865))
     path = tmp_path / "ggml-tiny.bin"
     random_speech.write_model("tiny", path)
@@ -28,10 +33,11 @@ def test_the_sound_is_taken_for_a_voice_and_written(model, tmp_path):
     random_speech.write_sound(40, sound)
     with wave.open(str(sound)) as file:
         assert (file.getnframes(), file.getframerate(), file.getnchannels()) == (40 * 16000, 16000, 1)
-    run = subprocess.run([INGOT, "transcribe", "-m", model, "--no-fallback", "--beams", "1", "--json", sound], capture_output=True, text=True)
-    assert run.returncode == 0, run.stderr
-    windows = {segment["seek"] for segment in json.loads(run.stdout)["segments"]}
-    assert len(windows) >= 2, "one window for the first 30 seconds, and one for the rest"
+    # The words of a random model tell nothing: some models write none at all. But no window is skipped if all of the sound is a voice.
+    command = [INGOT, "transcribe", "-m", model, "--no-fallback", "--no-times", "--beams", "1", "--json", sound]
+    with_detector, without = (subprocess.run(command + more, capture_output=True, text=True) for more in ([], ["--no-vad"]))
+    assert with_detector.returncode == 0, with_detector.stderr
+    assert json.loads(with_detector.stdout) == json.loads(without.stdout)
 
 
 def test_gaps_of_text_beside_speech(model):
