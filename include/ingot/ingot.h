@@ -94,7 +94,7 @@ typedef struct ingot_model_options {
   ingot_progress_callback progress; /* called while ingot_load reads the weights, on its thread; NULL: none */
   void* progress_user;
   const char* mmproj; /* path of a GGUF file with the model's vision tower; NULL: the one beside the model, if any */
-  int no_images;      /* 1: do not load the vision tower */
+  int no_images;      /* 1: load neither vision tower nor ears */
 } ingot_model_options;
 
 INGOT_API void ingot_model_options_init_sized(ingot_model_options* options, size_t size);
@@ -111,7 +111,10 @@ INGOT_API ingot_status ingot_free(ingot_model* model);
 
 INGOT_API int ingot_n_ctx(const ingot_model* model);
 INGOT_API int ingot_n_vocab(const ingot_model* model);
-INGOT_API int ingot_reads_images(const ingot_model* model); /* 1: the model has a vision tower */
+INGOT_API int ingot_reads_images(const ingot_model* model);     /* 1: the model has a vision tower */
+INGOT_API int ingot_reads_recordings(const ingot_model* model); /* 1: the model has ears */
+/* bytes: [n] of a file, or of its beginning. 1: it is a recording, and an image otherwise */
+INGOT_API int ingot_is_recording(const void* bytes, size_t n);
 
 typedef enum ingot_model_kind {
   INGOT_KIND_TEXT = 0,     /* generates text: ingot_load */
@@ -146,7 +149,8 @@ typedef struct ingot_chat_options {
                             "parameters": a JSON Schema}}, shown to the model; NULL: none */
   const char* variables; /* a JSON object, more template variables: {"enable_thinking": false}; NULL: none */
   /* [n_images]: the images of the messages, in order. Each has a part {"type": "image"} in the content of a message:
-   * [{"type": "image"}, {"type": "text", "text": "What is this?"}]. Pass the same images to ingot_submit. */
+   * [{"type": "image"}, {"type": "text", "text": "What is this?"}]. Pass the same images to ingot_submit. An audio
+   * file is a recording, whose part is {"type": "audio"}: the content tells what a file is. */
   const ingot_image* images;
   size_t n_images;
 } ingot_chat_options;
@@ -233,8 +237,8 @@ typedef struct ingot_request_options {
   const int32_t* bias_tokens; /* [n_biases]: at most 1024 tokens, to whose logits biases are added */
   const float* biases;        /* [n_biases]; -INFINITY forbids the token */
   size_t n_biases;
-  /* [n_images]: the images of a prompt that ingot_tokenize_chat_with made with them. ingot_submit runs the vision tower
-   * on its own thread, which takes long; the results of the last images are kept. */
+  /* [n_images]: the images and recordings of a prompt that ingot_tokenize_chat_with made with them. ingot_submit runs
+   * the towers on its own thread, which takes long; the results of the last files are kept. */
   const ingot_image* images;
   size_t n_images;
   /* Above 1: a search for the likeliest text with this many beams, at most 64 and max_seqs, instead of samples. Its

@@ -1,4 +1,4 @@
-"""Images as files in memory, which C reads."""
+"""Images and recordings as files in memory, which C reads."""
 from __future__ import annotations
 
 import os

@@ -129,6 +129,8 @@ SIGNATURES: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "n_ctx": (c.c_int, (_handle,)),
     "n_vocab": (c.c_int, (_handle,)),
     "reads_images": (c.c_int, (_handle,)),
+    "reads_recordings": (c.c_int, (_handle,)),
+    "is_recording": (c.c_int, (_text, _size)),
     "tokenize": (c.c_int, (_handle, _text, _size, c.c_int, c.c_int, _tokens, _size, _out_size)),
     "tokenize_chat_with": (c.c_int, (_handle, _text, c.POINTER(ChatOptions), _tokens, _size, _out_size)),
     "detokenize": (c.c_int, (_handle, _tokens, _size, c.c_void_p, _size, _out_size)),
@@ -166,7 +168,7 @@ _library = _load()
 def call(name: str, *arguments: Any) -> Any:
     """Calls ingot_<name>; a status other than INGOT_OK becomes an exception with the library's message."""
     result = getattr(_library, "ingot_" + name)(*arguments)
-    if SIGNATURES[name][0] is c.c_int and not name.startswith(("n_", "reads_")) and not name.endswith("_dim") and result != OK:
+    if SIGNATURES[name][0] is c.c_int and not name.startswith(("n_", "reads_", "is_")) and not name.endswith("_dim") and result != OK:
         raise ERRORS.get(result, InternalError)(_library.ingot_last_error().decode(errors="replace"))
     return result
 

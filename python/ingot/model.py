@@ -94,27 +94,29 @@ def _numbers(n: Optional[int], stream: bool) -> "range":
     return range(n or 1)
 
 
-def _with_images(messages: List[Any], n: int) -> List[Any]:
-    """The messages with a part for each image: where they have such parts already, or else before the last question."""
+def _with_files(messages: List[Any], files: Any) -> List[Any]:
+    """The messages with a part for each image or recording: where they have such parts already, or else before the last
+    question."""
     parts = [part for message in messages if isinstance(message, Mapping) and isinstance(message.get("content"), list)
-             for part in message["content"] if isinstance(part, Mapping) and part.get("type") == "image"]
+             for part in message["content"] if isinstance(part, Mapping) and part.get("type") in ("image", "audio")]
     asked = [i for i, m in enumerate(messages) if isinstance(m, Mapping) and m.get("role") == "user"]
     if parts or not asked:
         return messages
     content = messages[asked[-1]].get("content") or []
     texts = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
-    changed = {**messages[asked[-1]], "content": [{"type": "image"}] * n + texts}
+    shown = [{"type": "audio" if lib.call("is_recording", data, len(data)) else "image"} for data in files.files]
+    changed = {**messages[asked[-1]], "content": shown + texts}
     return [*messages[: asked[-1]], changed, *messages[asked[-1] + 1 :]]
 
 
-def _messages_text(messages: Messages, n_images: int = 0) -> str:
+def _messages_text(messages: Messages, files: Any = None) -> str:
     """In JSON. The library checks the messages as the HTTP server does."""
     if isinstance(messages, str):
         messages = [{"role": "user", "content": messages}]
     if isinstance(messages, Mapping):
         raise lib.InvalidError("messages is one message: give a list of messages, or a text")
     try:
-        return json.dumps(_with_images(list(messages), n_images) if n_images else list(messages))
+        return json.dumps(_with_files(list(messages), files) if files is not None else list(messages))
     except (TypeError, ValueError) as error:
         raise lib.InvalidError(f"messages is no text and no list of JSON objects: {error}") from None
 
@@ -167,7 +169,7 @@ class Model:
         chat_template: in Jinja, or the name "chatml"; None: the model's
         progress: is called with the bytes that are loaded, and with those of the whole model
         mmproj: path of a GGUF file with the model's vision tower; None: the one beside the model, or in its directory
-        no_images: do not load the vision tower
+        no_images: load neither the vision tower nor the ears
         pooling: "cls", "mean" or "last" makes a model for embed() of any model; None: what the model is for
         normalize: vectors of length 1
         beams: of a speech model: the most that transcribe() may use; each takes memory
@@ -247,6 +249,11 @@ class Model:
         """Whether chat() takes images."""
         return bool(lib.call("reads_images", self._as(lib.KIND_TEXT)))
 
+    @property
+    def reads_recordings(self) -> bool:
+        """Whether chat() takes recordings, as `images`."""
+        return bool(lib.call("reads_recordings", self._as(lib.KIND_TEXT)))
+
     def _tokens(self, function: str, *arguments: Any) -> Any:
         n, handle = c.c_size_t(), self._as(lib.KIND_TEXT)
         lib.call(function, handle, *arguments, None, 0, c.byref(n))
@@ -268,7 +275,7 @@ class Model:
 
     def _chat_prompt(self, messages: Messages, tools: Optional[str], variables: Optional[Mapping[str, Any]],
                      files: Any = None) -> Any:
-        said = _messages_text(messages, len(files) if files is not None else 0)
+        said = _messages_text(messages, files)
         options = lib.options(lib.ChatOptions, "chat", tools=tools,
                               variables=json.dumps(variables) if variables is not None else None)
         if files is not None:
@@ -377,8 +384,8 @@ class Model:
         """Answers messages: a question, or a list of {"role": ..., "content": ...} as OpenAI's API has.
 
         images: for a model that reads images: paths or bytes of JPEG, PNG, WebP or GIF files, or arrays of pixels,
-            uint8 [height, width, 3] in RGB. They precede the text of the last question, or stand where the contents of
-            messages have parts {"type": "image"}
+            uint8 [height, width, 3] in RGB; for a model that hears, audio files. They precede the text of the last
+            question, or stand where the contents of messages have parts {"type": "image"} or {"type": "audio"}
         tools: what the model may call: functions with type hints, Pydantic classes, or dicts in OpenAI's form; the
             calls are in the answer's `tool_calls`, and running them is up to the caller
         variables: more for the chat template, such as {"enable_thinking": False}

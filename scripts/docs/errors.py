@@ -27,7 +27,7 @@ TOPICS = [
     ("Schemas, regular expressions and grammars", ("src/text/grammar/",), "[grammar.md](grammar.md) says what is enforced. `ingot grammar check` tries a schema without a model; "
      "`--lenient-schema` (or \"strict\": false in a request) leaves out what cannot be enforced."),
     ("Text", ("src/text/",), "The message says which value is wrong."),
-    ("Images", ("src/model/vision/",), "[images.md](images.md) has the families whose towers run. The tower must belong to the text model, and the processor's "
+    ("Images and recordings in prompts", ("src/model/vision/", "src/model/ears/", "src/model/media/"), "[images.md](images.md) and [speech.md](speech.md) have the families whose towers run. The tower must belong to the text model, and the processor's "
      "numbers to the tower: take all files from one repository."),
     ("Architectures and weights", ("src/model/", "src/quant/"), "[models.md](models.md) has the models that run. A tensor that is missing or has another shape means that the file is "
      "not of the architecture that it names, or of a newer variant of it: report the model's name."),

@@ -84,13 +84,13 @@ Request request_of(CapiModel& model, std::span<const int32_t> prompt, const ingo
     request.deadline =
         Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(o.timeout_s));
   if (const std::optional<WantedGrammar> wanted = grammar_of(o)) constrain(request, model, *wanted);
-  std::vector<PromptImage> images = prepare_images(model, o.images, o.n_images);
-  if (!images.empty()) {
+  std::vector<PromptMedia> media = prepare_media(model, o.images, o.n_images);
+  if (!media.empty()) {
     const int n_ctx = context_limit(model.engine->info());  // checked before the tower runs
     if (static_cast<int>(request.prompt.size()) >= n_ctx)
-      throw Error("the prompt has {} tokens, {} of them of images, but the context has {}", request.prompt.size(),
-                  image_tokens(images), n_ctx);
-    request.embeddings = model.images->encode(images, request.prompt);
+      throw Error("the prompt has {} tokens, {} of them for {}, but the context has {}", request.prompt.size(),
+                  media_tokens(media), media_count(media), n_ctx);
+    request.embeddings = model.media->encode(media, request.prompt);
   }
   return request;
 }
@@ -164,7 +164,12 @@ ingot_status ingot_kind_of(const char* path, ingot_model_kind* kind) {
 int ingot_n_ctx(const ingot_model* model) {
   return model == nullptr ? 0 : context_limit(model->shared->engine->info());
 }
-int ingot_reads_images(const ingot_model* model) { return model != nullptr && model->shared->images ? 1 : 0; }
+int ingot_reads_images(const ingot_model* model) { return model != nullptr && model->shared->loaded.vision ? 1 : 0; }
+int ingot_is_recording(const void* bytes, size_t n) {
+  const auto* file = static_cast<const std::byte*>(bytes);
+  return file != nullptr && kind_of_file({file, n}) == MediaKind::kSound ? 1 : 0;
+}
+int ingot_reads_recordings(const ingot_model* model) { return model != nullptr && model->shared->loaded.ears ? 1 : 0; }
 int ingot_n_vocab(const ingot_model* model) { return model == nullptr ? 0 : model->shared->engine->info().n_vocab; }
 
 ingot_status ingot_tokenize(const ingot_model* model, const char* text, size_t n_bytes, int add_special,

@@ -136,11 +136,11 @@ ingot_status ingot_tokenize_chat_with(const ingot_model* model, const char* mess
     OrderedJson variables = json_of(o.variables, "variables", OrderedJson::value_t::object);
     if (variables.is_null()) variables = OrderedJson::object();
     check_turns(said, shared.chat().source());
-    const std::vector<PromptImage> images = prepare_images(shared, o.images, o.n_images);
+    const std::vector<PromptMedia> media = prepare_media(shared, o.images, o.n_images);
     const Tokenizer& tokenizer = *shared.loaded.tokenizer;
-    copy_out(shared.images ? encode_chat_with_images(tokenizer, shared.chat(), said, tools, variables, ChatEnd::kAnswer,
-                                                     *shared.loaded.vision, images)
-                           : encode_chat(tokenizer, shared.chat(), said, tools, variables),
+    copy_out(shared.media ? encode_chat_with_media(tokenizer, shared.chat(), said, tools, variables, ChatEnd::kAnswer,
+                                                   *shared.media, media)
+                          : encode_chat(tokenizer, shared.chat(), said, tools, variables),
              tokens, capacity, n);
     return INGOT_OK;
   });

@@ -25,20 +25,21 @@ ingot_finish finish_of(FinishReason reason) {
 
 }  // namespace
 
-std::vector<PromptImage> prepare_images(CapiModel& model, const ingot_image* images, size_t n_images) {
-  constexpr size_t kMaxCapiImages = 4096;
-  if (n_images == 0) return {};
-  required(images, "images");
-  if (!model.images) throw Error("the model reads text only: images need a model with a vision tower, or mmproj");
-  if (n_images > kMaxCapiImages) throw Error("n_images is {}: at most {}", n_images, kMaxCapiImages);
-  std::vector<ImageFile> files;
-  for (size_t i = 0; i < n_images; ++i) {
-    const auto* bytes = static_cast<const std::byte*>(images[i].bytes);
-    if (images[i].n_bytes > 0) required(bytes, "the bytes of an image");
-    files.push_back({.bytes = std::make_shared<const std::vector<std::byte>>(bytes, bytes + images[i].n_bytes),
+std::vector<PromptMedia> prepare_media(CapiModel& model, const ingot_image* given, size_t n) {
+  constexpr size_t kMaxCapiFiles = 4096;
+  if (n == 0) return {};
+  required(given, "images");
+  if (!model.media) throw Error("the model reads text only: images need a model with a vision tower, or mmproj");
+  if (n > kMaxCapiFiles) throw Error("n_images is {}: at most {}", n, kMaxCapiFiles);
+  std::vector<MediaFile> files;
+  for (size_t i = 0; i < n; ++i) {
+    const auto* bytes = static_cast<const std::byte*>(given[i].bytes);
+    if (given[i].n_bytes > 0) required(bytes, "the bytes of an image");
+    files.push_back({.bytes = std::make_shared<const std::vector<std::byte>>(bytes, bytes + given[i].n_bytes),
+                     .kind = kind_of_file({bytes, given[i].n_bytes}),
                      .where = fmt::format("images[{}]", i)});
   }
-  return model.images->prepare(std::move(files));
+  return model.media->prepare(std::move(files));
 }
 
 bool in_callback() { return callback_depth > 0; }

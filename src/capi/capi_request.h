@@ -12,13 +12,13 @@
 #include "engine/speculate/drafting.h"
 #include "ingot/ingot.h"
 #include "model/loader.h"
-#include "model/vision/image_cache.h"
+#include "model/media/media_cache.h"
 #include "text/answers/answer_model.h"
 #include "text/stream_decoder.h"
 
 namespace ingot {
 
-inline constexpr size_t kCapiImageCacheBytes = size_t{256} << 20;
+inline constexpr size_t kCapiMediaCacheBytes = size_t{256} << 20;
 inline constexpr int kScoredRows = 32;  // rows of logits in one step of ingot_logits; each row takes memory
 
 struct CapiModel {
@@ -29,10 +29,9 @@ struct CapiModel {
         fallback(ChatTemplate::chatml_default()),
         answers(*loaded.tokenizer, chat(), loaded.runner->info().n_vocab, {}),
         engine(std::make_unique<Engine>(*loaded.runner, options)) {
-    if (loaded.vision) {
-      images.emplace(*loaded.vision, ImageLimits(), kCapiImageCacheBytes);
-      (loaded.chat ? *loaded.chat : fallback).read_images(loaded.vision->placeholder());
-    }
+    if (loaded.vision || loaded.ears)
+      media.emplace(loaded.vision.get(), loaded.ears.get(), MediaLimits(), kCapiMediaCacheBytes);
+    place_media(loaded, loaded.chat ? *loaded.chat : fallback);
     engine->start();
   }
   const ChatTemplate& chat() const { return loaded.chat ? *loaded.chat : fallback; }
@@ -41,13 +40,13 @@ struct CapiModel {
   const Speculate speculate;
   const std::shared_ptr<DraftModel> draft;  // null: none
   ChatTemplate fallback;
-  std::optional<ImageCache> images;  // of a model that reads images
+  std::optional<MediaCache> media;  // of a model that reads images or recordings
   AnswerModel answers;
   std::unique_ptr<Engine> engine;  // destroyed before the runner
 };
 
-// Decodes the images of a call. Throws Error if the model reads none.
-std::vector<PromptImage> prepare_images(CapiModel& model, const ingot_image* images, size_t n_images);
+// Decodes the images and recordings of a call; the content tells which a file is. Throws Error if the model reads none.
+std::vector<PromptMedia> prepare_media(CapiModel& model, const ingot_image* files, size_t n);
 
 // True if this thread is running a callback.
 bool in_callback();

@@ -4,7 +4,9 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "io/gguf/gguf.h"
 #include "io/gguf/projector.h"
+#include "model/ears/ear_config.h"
 #include "model/files/load_quantizer.h"
 #include "model/vectors/embedder.h"
 #include "text/jinja/template.h"
@@ -22,8 +24,7 @@ void check_vocabulary(const Checkpoint& checkpoint, const Tokenizer& tokenizer, 
                 tokenizer.n_vocab(), config.n_vocab);
 }
 
-// Before the text model, whose program depends on the tower.
-void load_tower(LoadedModel& model, Config& config, const VisionOptions& options) {
+void load_eyes(LoadedModel& model, Config& config, const VisionOptions& options) {
   try {
     model.vision = open_vision(*model.checkpoint, config, *model.tokenizer, options);
     Config adapted = config;  // a tower that does not fit must change nothing
@@ -32,23 +33,88 @@ void load_tower(LoadedModel& model, Config& config, const VisionOptions& options
   } catch (const Error& error) {
     if (options.is_needed) throw;
     model.vision = nullptr;
-    log_warn("the model reads text only, because its vision tower cannot be loaded: {}", error.what());
+    log_warn("the model reads no images, because its vision tower cannot be loaded: {}", error.what());
   }
+}
+
+void load_ears(LoadedModel& model, const Config& config, const VisionOptions& options) {
+  const EarOptions ears{
+      .backend = options.backend, .projector = options.projector, .check_tensors = options.check_tensors};
+  try {
+    model.ears = open_ears(*model.checkpoint, config, *model.tokenizer, ears);
+  } catch (const Error& error) {
+    // A file that also has eyes may have ears of a kind that is not known yet.
+    if (options.is_needed && !model.vision) throw;
+    log_warn("the model reads no recordings, because its ears cannot be loaded: {}", error.what());
+  }
+}
+
+// Before the text model, whose program depends on the vision tower.
+void load_towers(LoadedModel& model, Config& config, VisionOptions options) {
+  try {
+    if (!options.projector && !options.mmproj.empty())
+      options.projector = std::make_shared<const Gguf>(Gguf::open(options.mmproj));
+  } catch (const Error& error) {
+    if (options.is_needed) throw;
+    log_warn("the model reads text only, because its mmproj file cannot be read: {}", error.what());
+    return;
+  }
+  if (!options.projector || gguf_has_eyes(*options.projector) || !gguf_has_ears(*options.projector))
+    load_eyes(model, config, options);
+  load_ears(model, config, options);
 }
 
 }  // namespace
 
-// What GGUF files of RWKV name instead of a template.
+// Names of templates that files have, or checkpoint.cc, in place of templates. This is what GGUF files of RWKV name.
 constexpr const char* kRwkvWorldTemplate =
     "{% for m in messages %}{{ m['role'] | capitalize }}: {{ m['content'] | trim }}\n\n{% endfor %}"
     "{% if add_generation_prompt %}Assistant:{% endif %}";
+
+// What mistral-common writes (instruct tokenizer v7), for checkpoints that have its tokenizer but no template: Voxtral.
+constexpr const char* kMistralTemplate = R"({{- bos_token }}
+{%- set last = namespace(user=-1) %}
+{%- for m in messages %}{% if m.role == 'user' %}{% set last.user = loop.index0 %}{% endif %}{% endfor %}
+{%- for m in messages %}
+{%- if m.role == 'system' %}{{- '[SYSTEM_PROMPT]' + m.content + '[/SYSTEM_PROMPT]' }}
+{%- elif m.role == 'user' %}
+{%- if tools and loop.index0 == last.user %}{{- '[AVAILABLE_TOOLS]' + (tools | tojson) + '[/AVAILABLE_TOOLS]' }}{% endif %}
+{{- '[INST]' }}
+{%- if m.content is string %}{{- m.content }}
+{%- else %}
+{%- for part in m.content %}
+{%- if part.type == 'audio' %}{{- '[BEGIN_AUDIO][AUDIO]' }}{% else %}{{- part.text }}{% endif %}
+{%- endfor %}
+{%- endif %}
+{{- '[/INST]' }}
+{%- elif m.role == 'assistant' %}
+{{- m.content if m.content else '' }}
+{%- if m.tool_calls %}
+{{- '[TOOL_CALLS][' }}
+{%- for call in m.tool_calls %}
+{%- if call.id is not defined or call.id | length != 9 %}{{- raise_exception('the id of a call needs 9 letters') }}{% endif %}
+{{- '{"name": ' + (call.function.name | tojson) + ', "arguments": ' + (call.function.arguments | tojson) }}
+{{- ', "id": ' + (call.id | tojson) + '}' + (', ' if not loop.last else ']') }}
+{%- endfor %}
+{%- endif %}
+{{- eos_token }}
+{%- elif m.role == 'tool' %}
+{{- '[TOOL_RESULTS]' + m.tool_call_id + '[TOOL_CONTENT]' + m.content + '[/TOOL_RESULTS]' }}
+{%- endif %}
+{%- endfor %})";
 
 std::optional<ChatTemplate> load_chat_template(const Checkpoint& checkpoint, const Tokenizer& tokenizer) {
   auto source = checkpoint.chat_template();
   if (!source) return std::nullopt;
   if (*source == "rwkv-world") source = kRwkvWorldTemplate;
+  if (*source == "mistral-v7-tekken") source = kMistralTemplate;
   return ChatTemplate(*std::move(source), token_text(tokenizer, tokenizer.bos()),
                       token_text(tokenizer, tokenizer.eos()));
+}
+
+void place_media(const LoadedModel& model, ChatTemplate& chat) {
+  if (model.vision) chat.read(MediaKind::kImage, model.vision->placeholder());
+  if (model.ears) chat.read(MediaKind::kSound, model.ears->placeholder());
 }
 
 void use_chat_template(LoadedModel& model, const std::string& source) {
@@ -74,7 +140,7 @@ VisionOptions vision_options(const Checkpoint& checkpoint, const RunnerOptions& 
 }
 
 LoadedModel load_model(std::shared_ptr<const Checkpoint> checkpoint, const RunnerOptions& options,
-                       const LoadProgress& progress, const std::optional<VisionOptions>& vision) {
+                       const LoadProgress& progress, const std::optional<VisionOptions>& towers) {
   using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
   LoadedModel model;
@@ -88,7 +154,7 @@ LoadedModel load_model(std::shared_ptr<const Checkpoint> checkpoint, const Runne
   model.tokenizer = model.checkpoint->tokenizer();
   check_vocabulary(*model.checkpoint, *model.tokenizer, config);
   model.chat = load_chat_template(*model.checkpoint, *model.tokenizer);
-  if (vision) load_tower(model, config, *vision);
+  if (towers) load_towers(model, config, *towers);
   model.runner = start_ranks(config, quantized_source(model.checkpoint->weights(), config, options.quantize), options,
                              progress);
   model.load_ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();

@@ -10,8 +10,8 @@
 #include "base/log.h"
 #include "base/process_use.h"
 #include "server/api/realtime.h"
-#include "server/fields/image_fields.h"
 #include "server/fields/known_fields.h"
+#include "server/fields/media_fields.h"
 #include "server/fields/request_fields.h"
 #include "server/fields/speech_fields.h"
 #include "server/http/web_socket.h"
@@ -401,12 +401,13 @@ void App::run(const std::shared_ptr<Job>& job) {
           return speech_workers_.post([this, job, guarded, model, name] {
             guarded(*job, [&] { run_on_model(job, model, name); });
           });
-        if (!model->images() || !has_images(job->body)) return run_on_model(job, model, name);
-        if (n_image_jobs_ >= options_.images.max_queue)
-          throw ApiError(429,
-                         fmt::format("the server is busy with {} requests that have images; try again soon",
-                                     n_image_jobs_.load()),
-                         "", "image_queue_full");
+        if (!model->media() || !has_media(job->body)) return run_on_model(job, model, name);
+        if (n_image_jobs_ >= options_.media.max_queue)
+          throw ApiError(
+              429,
+              fmt::format("the server is busy with {} requests that have images or recordings; try again soon",
+                          n_image_jobs_.load()),
+              "", "image_queue_full");
         ++n_image_jobs_;
         const std::shared_ptr<void> counted(this, [](void* app) { --static_cast<App*>(app)->n_image_jobs_; });
         image_workers_.post([this, job, guarded, model, name, counted] {
@@ -419,8 +420,8 @@ void App::run(const std::shared_ptr<Job>& job) {
 
 void App::run_on_model(const std::shared_ptr<Job>& job, const std::shared_ptr<ServedModel>& model,
                        const std::string& name) {
-  const ApiCall call{job->request, job->body, model,           job->responder, pacer_, options_.keep_billing_header,
-                     models_,      name,      options_.images, job->file};
+  const ApiCall call{job->request, job->body, model,          job->responder, pacer_, options_.keep_billing_header,
+                     models_,      name,      options_.media, job->file};
   if (!job->route.in_steps) return job->route.on_worker(call);
   speech_workers_.post_steps([job, next = job->route.in_steps(call)] {
     bool goes_on = false;
@@ -551,7 +552,7 @@ HttpResponse App::metrics(const HttpRequest&) const {
   std::vector<MetricsSource> sources;
   for (const auto& model : all)
     sources.push_back({model->metrics, model->gauges(), model->info(), model->facts().devices,
-                       model->images() ? model->images()->figures() : ImageFigures{}});
+                       model->media() ? model->media()->figures() : MediaFigures{}});
   print_metrics(out, "ingot:", sources);
   if (options_.vllm_metrics) print_metrics(out, "vllm:", sources);
   return {.content_type = "text/plain; version=0.0.4; charset=utf-8", .body = std::move(out)};

@@ -10,7 +10,7 @@
 #include "server/http_metrics.h"
 #include "server/models/model_pool.h"
 #include "server/requests/access.h"
-#include "server/requests/image_source.h"
+#include "server/requests/media_source.h"
 #include "server/requests/rate_limit.h"
 #include "server/web.h"
 
@@ -35,7 +35,7 @@ struct AppOptions {
   std::chrono::seconds keep_answers{120};     // how long answers with a name are kept without a listener; 0: not
   size_t max_preparing = 1024;                // requests whose bodies wait for a worker
   std::shared_ptr<MemoryBudget> memory = {};  // for parsed requests; null: no limit
-  ImagePolicy images = {};
+  MediaPolicy media = {};
 };
 
 enum class Phase { kLoading, kReady, kDraining, kDead };

@@ -32,16 +32,20 @@ JsonValue default_sampling(const ServedModel& model) {
           {"repeat_last_n", own.penalty_window.value_or(p.penalty_window)}};
 }
 
-JsonValue image_facts(const ImageCache& images) {
-  const BoxUnit boxes = images.vision().box_unit();
+JsonValue image_facts(const ServedModel& model) {
+  const BoxUnit boxes = model.vision().box_unit();
   JsonValue unit = {{"unit", "thousandths"}};
   if (boxes.multiple > 0)
     unit = {{"unit", "pixels"},
             {"multiple", boxes.multiple},
             {"min_pixels", boxes.min_pixels},
             {"max_pixels", boxes.max_pixels}};
-  const ImageLimits& limits = images.limits();
+  const ImageLimits& limits = model.media()->limits().images;
   return {{"max_bytes", limits.max_bytes}, {"max_pixels", limits.max_pixels}, {"boxes", std::move(unit)}};
+}
+
+JsonValue recording_facts(const AudioLimits& limits) {
+  return {{"max_bytes", limits.max_bytes}, {"max_seconds", limits.max_seconds}};
 }
 
 JsonValue model_json(const ModelPool::Row& row) {
@@ -53,14 +57,16 @@ JsonValue model_json(const ModelPool::Row& row) {
   json["created"] = m.created();
   json["max_model_len"] = m.n_ctx();
   JsonValue inputs = JsonValue::array({"text"});
-  if (m.images()) inputs.push_back("image");
+  if (m.reads(MediaKind::kImage)) inputs.push_back("image");
+  if (m.reads(MediaKind::kSound)) inputs.push_back("audio");
   if (m.hears()) inputs = JsonValue::array({"audio"});
   json["architecture"] = {{"input_modalities", std::move(inputs)},
                           {"output_modalities",
                            {m.writes() || m.hears() ? "text"
                             : m.ranks()             ? "scores"
                                                     : "embeddings"}}};
-  if (m.images()) json["images"] = image_facts(*m.images());
+  if (m.reads(MediaKind::kImage)) json["images"] = image_facts(m);
+  if (m.reads(MediaKind::kSound)) json["recordings"] = recording_facts(m.media()->limits().sounds);
   json["meta"] = {{"n_vocab", m.info().n_vocab},           {"n_ctx", m.n_ctx()},
                   {"n_ctx_train", m.facts().n_ctx_train},  {"n_embd", m.facts().dim},
                   {"n_params", m.facts().n_parameters},    {"size", m.facts().n_bytes},
@@ -104,7 +110,9 @@ HttpResponse App::props(const HttpRequest&) const {
                {"chat_template", model->writes() ? JsonValue(model->chat().source()) : JsonValue()},
                {"bos_token", text(tokenizer.bos())},
                {"eos_token", text(tokenizer.eos())},
-               {"modalities", {{"vision", model->images() != nullptr}, {"audio", model->hears()}}},
+               {"modalities",
+                {{"vision", model->reads(MediaKind::kImage)},
+                 {"audio", model->hears() || model->reads(MediaKind::kSound)}}},
                {"build_info", "ingot " + options_.version},
                {"is_sleeping", false}})};
 }

@@ -82,7 +82,7 @@ ChatTemplate ChatTemplate::chatml_default() { return ChatTemplate(std::string(kC
 
 std::string ChatTemplate::render(const Json& messages, const Json& tools, bool add_generation_prompt,
                                  const Json& variables, const Edit& last_edit) const {
-  check_messages(messages, reads_images());
+  check_messages(messages, {.images = reads(MediaKind::kImage), .recordings = reads(MediaKind::kSound)});
   check_tools(tools);
   check_template_variables(variables);
   if (!last_edit)
@@ -106,9 +106,12 @@ Json ChatTemplate::adapted(Json messages, const Json& tools) const {
     if (adapt_.developer_to_system && one["role"] == "developer") one["role"] = "system";
   if (adapt_.merges_systems) merge_leading_systems(messages);
   if (adapt_.late_systems_to_users) late_systems_to_users(messages);
-  if (adapt_.moves_tool_images) move_tool_images(messages);
-  if (adapt_.images_to_text)
-    for (Json& one : messages) images_to_text(one, kImageMark);
+  for (const MediaKind kind : kMediaKinds) {
+    const Medium& medium = media_[static_cast<size_t>(kind)];
+    if (medium.moves_from_tools) move_tool_media(messages, kind);
+    if (medium.to_text)
+      for (Json& one : messages) media_to_text(one, kind);
+  }
   fix_call_ids(messages, adapt_.short_ids);
   const bool tells_tools = adapt_.tools_to_system && !tools.empty();
   if (adapt_.calls_to_text || tells_tools) {
@@ -168,13 +171,14 @@ void ChatTemplate::probe_content(Adapt& adapt) const {
   adapt.system_to_user = (reads_text || reads_parts) && !contains(system, kNeedle);
 }
 
-void ChatTemplate::read_images(std::string placeholder) {
-  placeholder_ = std::move(placeholder);
+void ChatTemplate::read(MediaKind kind, std::string placeholder) {
+  Medium& medium = media_[static_cast<size_t>(kind)];
+  medium.placeholder = std::move(placeholder);
   Json parts = text_parts(kNeedle);
-  parts.insert(parts.begin(), Json{{"type", "image"}});
+  parts.insert(parts.begin(), Json{{"type", facts_of(kind).part}});
   const Json tools = tools_of(adapt_, nullptr), asked = message("user", content_of(adapt_, "Hello"));
   const auto shown = attempt(Json::array({message("user", parts)}), tools);
-  adapt_.images_to_text = !contains(shown, placeholder_) || !contains(shown, kNeedle);
+  medium.to_text = !contains(shown, medium.placeholder) || !contains(shown, kNeedle);
   Json call = Json::parse(R"({"role": "assistant", "content": "", "tool_calls": [
       {"type": "function", "id": "call00001", "function": {"name": "look", "arguments": {"at": "x"}}}]})");
   call["content"] = content_of(adapt_, "");
@@ -182,8 +186,8 @@ void ChatTemplate::read_images(std::string placeholder) {
   Json result = message("tool", std::move(parts));
   result["name"] = "look", result["tool_call_id"] = "call00001";
   const auto answered = attempt(Json::array({asked, std::move(call), std::move(result)}), tools);
-  adapt_.moves_tool_images = adapt_.images_to_text || adapt_.calls_to_text || !contains(answered, placeholder_) ||
-                             !contains(answered, kNeedle);
+  medium.moves_from_tools =
+      medium.to_text || adapt_.calls_to_text || !contains(answered, medium.placeholder) || !contains(answered, kNeedle);
 }
 
 // Which orders of system and user messages the template shows.

@@ -18,11 +18,12 @@
 //   - Absent tools become an empty list if the template needs a list.
 //   - Tools that the template does not show are described in the system message, and calls and results become text
 //     (generic_tools.h). Calls that the template does not show become text in the syntax of the model's family.
-//   - An image is a part {"type": "image"}, for which the template writes the model's placeholder. If the template shows
-//     no images, kImageMark stands where each image was. If it shows none in results of tools, these images move into a
-//     user message after the results.
+//   - An image is a part {"type": "image"}, a recording a part {"type": "audio"}, for which the template writes the
+//     model's placeholder. If the template shows none, MediaFacts::mark stands where each was. If it shows none in
+//     results of tools, those move into a user message after the results.
 // Input that the template supports is passed unchanged.
 #pragma once
+#include <array>
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -30,11 +31,9 @@
 #include <string_view>
 
 #include "text/jinja/template.h"
+#include "text/media_kind.h"
 
 namespace ingot {
-
-// U+10FFFD, a private character: the place of an image in the text of a template that shows no images.
-inline constexpr std::string_view kImageMark = "\xF4\x8F\xBF\xBD";
 
 class ChatTemplate {
  public:
@@ -55,10 +54,10 @@ class ChatTemplate {
                      bool add_generation_prompt, const nlohmann::ordered_json& variables,
                      const Edit& last_edit = {}) const;
 
-  // Allows images in messages. placeholder: the text that templates of the model write for an image.
-  void read_images(std::string placeholder);
-  bool reads_images() const { return !placeholder_.empty(); }
-  const std::string& placeholder() const { return placeholder_; }
+  // Allows images or recordings in messages. placeholder: the text that templates of the model write for one.
+  void read(MediaKind kind, std::string placeholder);
+  bool reads(MediaKind kind) const { return !placeholder(kind).empty(); }
+  const std::string& placeholder(MediaKind kind) const { return media_[static_cast<size_t>(kind)].placeholder; }
 
   // What a user should know about changes that render() makes to these messages; empty if there is nothing.
   std::string change_of(const nlohmann::ordered_json& messages) const;
@@ -81,7 +80,11 @@ class ChatTemplate {
     bool keeps_results = false;  // the template shows messages of the role "tool"
     bool null_tools_to_empty = false;
     bool tools_to_system = false, calls_to_text = false;
-    bool images_to_text = false, moves_tool_images = false;
+  };
+  // How messages may have a kind of media.
+  struct Medium {
+    std::string placeholder;  // empty: they have none
+    bool to_text = false, moves_from_tools = false;
   };
 
   Adapt probe() const;
@@ -96,7 +99,8 @@ class ChatTemplate {
                            bool add_generation_prompt, const nlohmann::ordered_json& variables) const;
   std::optional<std::string> attempt(const nlohmann::ordered_json& messages, const nlohmann::ordered_json& tools) const;
 
-  std::string source_, bos_, eos_, answer_prefix_, placeholder_;
+  std::string source_, bos_, eos_, answer_prefix_;
+  std::array<Medium, kMediaKinds.size()> media_;
   TemplateLimits limits_;
   TemplateClock clock_;
   Template template_;

@@ -60,24 +60,24 @@ void take_marks_out(Json& json) {
   });
 }
 
-// The user's own kImageMark would be an image.
-void take_image_marks_out(Json& json) {
-  if (json.is_string()) take_out(json.get_ref<std::string&>(), kImageMark);
+// The user's own mark would be an image or a recording.
+void take_media_marks_out(Json& json, MediaKind kind) {
+  if (json.is_string()) take_out(json.get_ref<std::string&>(), facts_of(kind).mark);
   if (json.is_structured())
-    for (Json& item : json) take_image_marks_out(item);
+    for (Json& item : json) take_media_marks_out(item, kind);
 }
 
 // Puts marks into all texts of a request at places that spell control tokens.
 class Marker {
  public:
-  // also: a text that is to be marked like a control token; empty: none.
-  Marker(const Tokenizer& tokenizer, std::string_view also) {
+  // also: texts that are to be marked like control tokens; empty ones do not count.
+  Marker(const Tokenizer& tokenizer, std::vector<std::string_view> also) {
     std::vector<std::pair<std::string_view, int32_t>> names;
-    bool has_also = also.empty();
     for (int32_t id = 0; id < tokenizer.n_vocab(); ++id)
       if (tokenizer.is_special(id) && !tokenizer.token_text(id).empty())
-        has_also |= names.emplace_back(tokenizer.token_text(id), id).first == also;
-    if (!has_also) names.emplace_back(also, 0);
+        std::erase(also, names.emplace_back(tokenizer.token_text(id), id).first);
+    for (const std::string_view text : also)
+      if (!text.empty()) names.emplace_back(text, 0);
     for (const auto& [name, id] : names) {
       if (is_word(name.substr(0, 1)) || name.size() > AddedTokens::kMaxBytes) continue;
       names_.push_back(name);
@@ -229,10 +229,11 @@ size_t RenderedChat::find(std::string_view token, size_t from) const {
 
 RenderedChat render_chat(const Tokenizer& tokenizer, const ChatTemplate& chat, const Json& messages, const Json& tools,
                          const Json& variables, ChatEnd end) {
-  const Marker marker(tokenizer, chat.placeholder());
+  const Marker marker(tokenizer, {chat.placeholder(MediaKind::kImage), chat.placeholder(MediaKind::kSound)});
   Json shown[] = {end == ChatEnd::kOpenMessage ? with_end(messages) : messages, tools, variables};
-  if (chat.reads_images())
-    for (Json& part : shown) take_image_marks_out(part);
+  for (const MediaKind kind : kMediaKinds)
+    if (chat.reads(kind))
+      for (Json& part : shown) take_media_marks_out(part, kind);
   const auto render = [&](const ChatTemplate::Edit& edit) {
     std::string text = chat.render(shown[0], shown[1], end == ChatEnd::kAnswer, shown[2], edit);
     if (end == ChatEnd::kOpenMessage) cut_at_end(text);
@@ -242,11 +243,12 @@ RenderedChat render_chat(const Tokenizer& tokenizer, const ChatTemplate& chat, c
   rendered.text = render([&](Json& part) { marker.mark(part); });
   rendered.quoted = take_marks(rendered.text);
   if (!rendered.quoted.empty()) prefer_plain(rendered.text, render(take_marks_out), rendered.quoted);
-  if (chat.reads_images())
-    for (size_t at = 0; (at = rendered.text.find(kImageMark, at)) != std::string::npos;) {
-      rendered.replace(at, kImageMark.size(), chat.placeholder());
-      at += chat.placeholder().size();
-    }
+  for (const MediaKind kind : kMediaKinds) {
+    const std::string_view mark = facts_of(kind).mark, placeholder = chat.placeholder(kind);
+    if (!chat.reads(kind)) continue;
+    for (size_t at = 0; (at = rendered.text.find(mark, at)) != std::string::npos; at += placeholder.size())
+      rendered.replace(at, mark.size(), placeholder);
+  }
   return rendered;
 }
 

@@ -33,7 +33,8 @@ std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, const ChatTemplate&
                                  const nlohmann::ordered_json& messages, const nlohmann::ordered_json& tools,
                                  const nlohmann::ordered_json& variables, ChatEnd end = ChatEnd::kAnswer);
 
-// The two halves of encode_chat. Code that replaces placeholders of images changes the text between them.
+// The two halves of encode_chat. Code that replaces placeholders of images and recordings
+// changes the text between them.
 RenderedChat render_chat(const Tokenizer& tokenizer, const ChatTemplate& chat, const nlohmann::ordered_json& messages,
                          const nlohmann::ordered_json& tools, const nlohmann::ordered_json& variables,
                          ChatEnd end = ChatEnd::kAnswer);

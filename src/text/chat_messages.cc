@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <optional>
 
 #include "base/ascii.h"
 #include "base/error.h"
@@ -25,23 +26,45 @@ size_t depth_of(const Json& json, size_t limit) {
   return depth + 1;
 }
 
-void check_content(const Json& content, size_t i, const Json& role, bool reads_images) {
+// The kind of a part; nothing: it is text, or of an unknown type.
+std::optional<MediaKind> media_of(const Json& part) {
+  if (part.is_object() && part.contains("type") && part["type"].is_string())
+    for (const MediaKind kind : kMediaKinds)
+      if (part["type"].get_ref<const std::string&>() == facts_of(kind).part) return kind;
+  return std::nullopt;
+}
+
+// The kind of a part as clients send it, before a server takes its data out.
+std::optional<MediaKind> media_of_request(const Json& type) {
+  if (type == "image" || type == "image_url") return MediaKind::kImage;
+  if (type == "audio" || type == "input_audio" || type == "audio_url") return MediaKind::kSound;
+  return std::nullopt;
+}
+
+void check_content(const Json& content, size_t i, const Json& role, ReadableParts reads) {
   if (content.is_string() || content.is_null()) return;
   if (!content.is_array()) throw Error("messages[{}].content must be a string, null or an array of parts", i);
+  const auto is_read = [&](MediaKind kind) { return kind == MediaKind::kImage ? reads.images : reads.recordings; };
+  const char* const all = reads.images && reads.recordings ? "text, images and recordings only"
+                          : reads.images                   ? "text and images only"
+                          : reads.recordings               ? "text and recordings only"
+                                                           : "text only";
   for (size_t j = 0; j < content.size(); ++j) {
     const Json& part = content[j];
     if (!part.is_object() || !part.contains("type") || !part["type"].is_string()) {
       throw Error("messages[{}].content[{}] must be an object with a type", i, j);
     }
-    if (reads_images && part["type"] == "image") {
+    if (const auto kind = media_of(part); kind && is_read(*kind)) {
       if (role == "user" || role == "tool") continue;
-      throw Error("messages[{}].content[{}]: images belong in messages of the role user or tool", i, j);
+      throw Error("messages[{}].content[{}]: {} belong in messages of the role user or tool", i, j,
+                  facts_of(*kind).names);
     }
-    if (!reads_images && (part["type"] == "image" || part["type"] == "image_url"))
-      throw Error("messages[{}].content[{}]: images are not supported; this model reads text only", i, j);
+    if (const auto kind = media_of_request(part["type"]); kind && !is_read(*kind))
+      throw Error("messages[{}].content[{}]: {} are not supported; this model reads {}", i, j, facts_of(*kind).names,
+                  all);
     if (part["type"] != "text") {
-      throw Error("messages[{}].content[{}]: parts of type '{}' are not supported; this model reads {} only", i, j,
-                  printable(part["type"].get_ref<const std::string&>(), 64), reads_images ? "text and images" : "text");
+      throw Error("messages[{}].content[{}]: parts of type '{}' are not supported; this model reads {}", i, j,
+                  printable(part["type"].get_ref<const std::string&>(), 64), all);
     }
     if (!part.contains("text") || !part["text"].is_string())
       throw Error("messages[{}].content[{}].text must be a string", i, j);
@@ -74,14 +97,14 @@ void for_arguments(Json& message, Change change) {
 
 }  // namespace
 
-void check_messages(const Json& messages, bool reads_images) {
+void check_messages(const Json& messages, ReadableParts reads) {
   if (!messages.is_array() || messages.empty()) throw Error("messages must be an array of at least one message");
   if (messages.size() > kMaxMessages)
     throw Error("messages has {} items, over the limit of {}", messages.size(), kMaxMessages);
   for (size_t i = 0; i < messages.size(); ++i) {
     const Json& message = messages[i];
     role_of(message, i);
-    if (message.contains("content")) check_content(message["content"], i, message["role"], reads_images);
+    if (message.contains("content")) check_content(message["content"], i, message["role"], reads);
     if (message.contains("tool_calls")) check_tool_calls(message["tool_calls"], i);
     if (depth_of(message, kMaxMessageDepth + 1) > kMaxMessageDepth)
       throw Error("messages[{}] nests deeper than {}", i, kMaxMessageDepth);
@@ -142,17 +165,16 @@ std::string joined_parts(const Json& parts) {
   return out;
 }
 
-bool is_image_part(const Json& part) { return part.is_object() && part.value("type", Json()) == "image"; }
-
-int count_images(const Json& messages) {
+int count_media(const Json& messages, MediaKind kind) {
   int n = 0;
   for (const Json& message : messages)
     if (message.contains("content") && message["content"].is_array())
-      n += static_cast<int>(std::ranges::count_if(message["content"], is_image_part));
+      n += static_cast<int>(
+          std::ranges::count_if(message["content"], [&](const Json& part) { return media_of(part) == kind; }));
   return n;
 }
 
-void move_tool_images(Json& messages) {
+void move_tool_media(Json& messages, MediaKind kind) {
   Json out = Json::array(), moved = Json::array();
   const auto flush = [&] {
     if (!moved.empty()) out.push_back(Json{{"role", "user"}, {"content", std::exchange(moved, Json::array())}});
@@ -162,7 +184,7 @@ void move_tool_images(Json& messages) {
       flush();
     } else if (message.contains("content") && message["content"].is_array()) {
       Json kept = Json::array();
-      for (Json& part : message["content"]) (is_image_part(part) ? moved : kept).push_back(std::move(part));
+      for (Json& part : message["content"]) (media_of(part) == kind ? moved : kept).push_back(std::move(part));
       if (kept.empty()) kept.push_back(Json{{"type", "text"}, {"text", ""}});
       message["content"] = std::move(kept);
     }
@@ -172,10 +194,10 @@ void move_tool_images(Json& messages) {
   messages = std::move(out);
 }
 
-void images_to_text(Json& message, std::string_view mark) {
+void media_to_text(Json& message, MediaKind kind) {
   if (!message.contains("content") || !message["content"].is_array()) return;
   for (Json& part : message["content"])
-    if (is_image_part(part)) part = Json{{"type", "text"}, {"text", mark}};
+    if (media_of(part) == kind) part = Json{{"type", "text"}, {"text", facts_of(kind).mark}};
 }
 
 void arguments_to_object(Json& message) {
@@ -209,10 +231,10 @@ void append_content(Json& into, const Json& from) {
     content.insert(content.end(), more.begin(), more.end());
     return;
   }
-  const auto has_image = [](const Json& one) {
-    return one.is_array() && std::ranges::any_of(one, is_image_part);
+  const auto has_media = [](const Json& one) {
+    return one.is_array() && std::ranges::any_of(one, [](const Json& part) { return media_of(part).has_value(); });
   };
-  if (has_image(content) || has_image(more)) {
+  if (has_media(content) || has_media(more)) {
     Json parts = content.is_array() ? content : Json::array({Json{{"type", "text"}, {"text", content}}});
     for (const Json& part : more.is_array() ? more : Json::array({Json{{"type", "text"}, {"text", more}}}))
       parts.push_back(part);

@@ -4,11 +4,16 @@
 #include <string>
 #include <string_view>
 
+#include "text/media_kind.h"
+
 namespace ingot {
 
 // These functions throw Error, which names the field (messages[2].content), for malformed input or input over a limit.
-// reads_images: parts {"type": "image"} are allowed too, in messages of the roles user and tool.
-void check_messages(const nlohmann::ordered_json& messages, bool reads_images = false);
+// reads: parts {"type": "image"} or {"type": "audio"} are allowed too, in messages of the roles user and tool.
+struct ReadableParts {
+  bool images = false, recordings = false;
+};
+void check_messages(const nlohmann::ordered_json& messages, ReadableParts reads = {});
 void check_tools(const nlohmann::ordered_json& tools);
 void check_template_variables(const nlohmann::ordered_json& variables);
 // For messages of a request: a role must be one of OpenAI's, or appear in a comparison in the template's source. A
@@ -18,13 +23,12 @@ void check_turns(const nlohmann::ordered_json& messages, std::string_view templa
 // Joins the texts of content parts, one part per line.
 std::string joined_parts(const nlohmann::ordered_json& parts);
 
-// Images in content parts.
-bool is_image_part(const nlohmann::ordered_json& part);
-int count_images(const nlohmann::ordered_json& messages);
-// Moves the images of results of tools into a user message after the results.
-void move_tool_images(nlohmann::ordered_json& messages);
-// Replaces each image by a text part that is `mark`.
-void images_to_text(nlohmann::ordered_json& message, std::string_view mark);
+// Images and recordings in content parts.
+int count_media(const nlohmann::ordered_json& messages, MediaKind kind);
+// Moves those of results of tools into a user message after the results.
+void move_tool_media(nlohmann::ordered_json& messages, MediaKind kind);
+// Replaces each by a text part that is its mark.
+void media_to_text(nlohmann::ordered_json& message, MediaKind kind);
 
 // Turns the arguments of each tool call of the message into an object if they are the JSON text of an object
 // (arguments_to_object), or into text (arguments_to_text).

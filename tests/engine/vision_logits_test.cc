@@ -21,8 +21,8 @@ class CudaVisionLogits : public VisionLogits {
 
 std::map<int, std::vector<float>> image_logits(LoadedModel& model, const nlohmann::json& golden, int chunk) {
   Request request;
-  std::vector<EncodedImage> encoded;
-  for (const PreparedImage& image : prepared_images(*model.vision, golden))
+  std::vector<EncodedMedia> encoded;
+  for (const PreparedMedia& image : prepared_images(*model.vision, golden))
     encoded.push_back(model.vision->encode(image));
   request.prompt = golden["tokens"].get<std::vector<int32_t>>();
   request.embeddings = model.vision->place(request.prompt, encoded);

@@ -32,7 +32,9 @@ class HfCopy {
  public:
   explicit HfCopy(const std::string& name, const fs::path& from = kHfModels) {
     const auto* test = testing::UnitTest::GetInstance()->current_test_info();
-    path_ = fs::path(testing::TempDir()) / fmt::format("hf_{}_{}_{}", test->test_suite_name(), test->name(), name);
+    std::string folder = fmt::format("hf_{}_{}_{}", test->test_suite_name(), test->name(), name);
+    std::ranges::replace(folder, '/', '_');  // of tests with parameters
+    path_ = fs::path(testing::TempDir()) / folder;
     fs::remove_all(path_);
     fs::copy(from / name, path_);
   }

@@ -264,7 +264,7 @@ TEST(App, ABodyIsParsedOnceForAllThatReadIt) {
   Workers workers(1);
   Pacer pacer(workers, std::chrono::milliseconds(1));
   const HttpRequest request{.method = "POST", .path = "/"};
-  const ImagePolicy images;
+  const MediaPolicy images;
   const auto answer = [&](void (*handler)(const ApiCall&), const JsonValue& body) {
     auto recorder = std::make_shared<Recorder>();
     handler({request, body, rig.model, recorder, pacer, false, rig.pool, "", images});

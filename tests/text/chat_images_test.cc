@@ -38,7 +38,7 @@ constexpr const char* kTextTemplate =
 
 ChatTemplate seeing(const char* source, const char* placeholder) {
   ChatTemplate chat(source, "<s>", "</s>");
-  chat.read_images(placeholder);
+  chat.read(MediaKind::kImage, placeholder);
   return chat;
 }
 
@@ -64,7 +64,7 @@ TEST(ChatImages, TheTemplatePlacesThem) {
 }
 
 TEST(ChatImages, AMarkStandsForThemInTemplatesOfText) {
-  const std::string mark(kImageMark);
+  const std::string mark(facts_of(MediaKind::kImage).mark);
   EXPECT_EQ(shown(seeing(kTextTemplate, "<image>"), kAsked), "[user]Before\n" + mark + "\nafter\n" + mark);
 }
 
@@ -75,7 +75,7 @@ TEST(ChatImages, ThoseOfToolsStayWhereTheTemplateShowsThem) {
 
 TEST(ChatImages, ThoseOfToolsMoveIntoAUserMessageElsewhere) {
   const std::string text = shown(seeing(kTextTemplate, "<image>"), kToolImage);
-  EXPECT_THAT(text, HasSubstr("Here:[user]" + std::string(kImageMark) + "[user]And?"));
+  EXPECT_THAT(text, HasSubstr("Here:[user]" + std::string(facts_of(MediaKind::kImage).mark) + "[user]And?"));
 }
 
 TEST(ChatImages, ModelsWithoutATowerRefuseThem) {
@@ -98,7 +98,7 @@ TEST(ChatImages, NeighbouringUserMessagesKeepThem) {
   merge_users(messages);
   EXPECT_EQ(messages, Json::parse(R"([{"role": "user", "content": [{"type": "text", "text": "One"}, {"type": "image"},
                                   {"type": "text", "text": "Two"}]}])"));
-  EXPECT_EQ(count_images(messages), 1);
+  EXPECT_EQ(count_media(messages, MediaKind::kImage), 1);
 }
 
 }  // namespace

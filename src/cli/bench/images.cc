@@ -12,7 +12,7 @@
 #include "base/json.h"
 #include "base/threads.h"
 #include "cli/bench/model.h"
-#include "cli/options/images.h"
+#include "cli/options/media.h"
 #include "cli/terminal/terminal.h"
 #include "engine/engine.h"
 #include "io/digest.h"
@@ -90,7 +90,7 @@ struct Shown {
 struct Pictures {
   explicit Pictures(const ImageBenchOptions& o) {
     if (!o.file.empty()) {
-      file = read_image_file(o.file, {});
+      file = read_media_file(o.file, MediaKind::kImage, {});
       return;
     }
     const size_t cross = o.size.find('x');
@@ -112,7 +112,7 @@ struct Pictures {
     for (int i = 0; i < 4; ++i) shown.picture.rgb[static_cast<size_t>(i)] = static_cast<uint8_t>(number >> 8 * i);
     return shown;
   }
-  ImageFile file;
+  MediaFile file;
   Picture drawn;
 };
 
@@ -137,7 +137,7 @@ class StreamOfTokens final : public TokenSink {
   std::vector<double> gaps_ms;
 };
 
-PreparedImage prepare_next(const VisionModel& vision, const Pictures& pictures, unsigned number) {
+PreparedMedia prepare_next(const VisionModel& vision, const Pictures& pictures, unsigned number) {
   const Shown shown = pictures.next(number);
   return vision.prepare(shown.picture, {}, shown.content);
 }
@@ -160,17 +160,17 @@ double run_prompt(Engine& engine, std::vector<int32_t> prompt, std::vector<Promp
 std::vector<int32_t> image_prompt(const ImageBench& bench, const Engine& engine, int n_rows) {
   std::vector<int32_t> prompt =
       bench_tokens(static_cast<size_t>(kTokensBefore + n_rows + kTokensAfter), engine.info().n_vocab);
-  for (int32_t& token : prompt) token += token == bench.vision->image_token();
-  std::fill_n(prompt.begin() + kTokensBefore, n_rows, bench.vision->image_token());
+  for (int32_t& token : prompt) token += token == bench.vision->token();
+  std::fill_n(prompt.begin() + kTokensBefore, n_rows, bench.vision->token());
   return prompt;
 }
 
 void measure_one(ImageBench& bench, Engine* engine, const Pictures& pictures, unsigned number, Samples& to) {
   const auto start = ImageClock::now();
-  const PreparedImage prepared = prepare_next(*bench.vision, pictures, number);
+  const PreparedMedia prepared = prepare_next(*bench.vision, pictures, number);
   to.prepare_ms.push_back(ms_since(start));
   const auto prepared_at = ImageClock::now();
-  const EncodedImage encoded = bench.vision->encode(prepared);
+  const EncodedMedia encoded = bench.vision->encode(prepared);
   to.encode_ms.push_back(ms_since(prepared_at));
   to.n_rows = prepared.n_rows;
   const TowerConfig& tower = bench.vision->tower();
@@ -201,7 +201,7 @@ void measure_streams(ImageBench& bench, Engine& engine, const Pictures& pictures
   for (const auto& stream : streams) stream->gaps_ms.clear();
   for (int i = 0; i < o.n; ++i) {
     auto image = std::async(std::launch::async, [&] {
-      const PreparedImage prepared = prepare_next(*bench.vision, pictures, static_cast<unsigned>(5000 + i));
+      const PreparedMedia prepared = prepare_next(*bench.vision, pictures, static_cast<unsigned>(5000 + i));
       return std::pair(prepared.n_rows, bench.vision->encode(prepared));
     });
     while (image.wait_for(std::chrono::seconds(0)) != std::future_status::ready) engine.step();

@@ -79,12 +79,20 @@ void do_model(ChatSession& session, LineReader&, const std::string& path) {
   say("{}.\n", session.title());
 }
 
+void do_file(ChatSession& session, const char* command, const std::string& path, MediaKind kind) {
+  if (path == "none") session.drop_waiting(kind);
+  if (!path.empty() && path != "none") session.add_file(path, kind);
+  const auto n = std::ranges::count(session.waiting(), kind, &MediaFile::kind);
+  if (n == 0) return say("The next question has no {}: {} FILE adds one.\n", facts_of(kind).name, command);
+  say("The next question has {} {}.\n", n, n == 1 ? facts_of(kind).name : facts_of(kind).names);
+}
+
 void do_image(ChatSession& session, LineReader&, const std::string& path) {
-  if (path == "none") session.drop_waiting_images();
-  if (!path.empty() && path != "none") session.add_image(path);
-  const size_t n = session.n_waiting_images();
-  if (n == 0) return say("The next question has no image: /image FILE adds one.\n");
-  say("The next question has {} image{}.\n", n, n == 1 ? "" : "s");
+  do_file(session, "/image", path, MediaKind::kImage);
+}
+
+void do_audio(ChatSession& session, LineReader&, const std::string& path) {
+  do_file(session, "/audio", path, MediaKind::kSound);
 }
 
 void do_tokens(ChatSession& session, LineReader&, const std::string& text) {
@@ -92,16 +100,14 @@ void do_tokens(ChatSession& session, LineReader&, const std::string& text) {
   if (!text.empty()) return say("{} tokens.\n", model.tokenizer->encode(text).size());
   const TalkPrompt prompt = session.talk.messages.empty() ? TalkPrompt() : session.prompt_of(session.talk.messages);
   say("The conversation has {} of {} tokens{}.\n", prompt.tokens.size(), model.runner->info().n_ctx,
-      prompt.images.empty() ? "" : fmt::format(", {} of them of images", image_tokens(prompt.images)));
+      media_tokens_text(prompt));
 }
 
 void do_stats(ChatSession& session, LineReader&, const std::string&) {
   const Usage& last = session.last_usage();
   if (last.output_tokens == 0) return say("There is no answer yet.\n");
-  const int n_image = session.last_image_tokens();
   say("{} turns; context {} of {} tokens{}; {}\n", session.talk.n_questions(), last.prompt_tokens + last.output_tokens,
-      session.model().runner->info().n_ctx, n_image > 0 ? fmt::format(", {} of them of images", n_image) : "",
-      speed_line(last));
+      session.model().runner->info().n_ctx, session.last_media(), speed_line(last));
 }
 
 struct ChatCommand {
@@ -114,6 +120,7 @@ constexpr ChatCommand kCommands[] = {
     {"/edit", "[TEXT]", "change the last question and answer it", do_edit},
     {"/undo", "", "take back the last question and its answer", do_undo},
     {"/image", "[FILE]", "add an image to the next question; none: take the images back", do_image},
+    {"/audio", "[FILE]", "add a recording to the next question; none: take the recordings back", do_audio},
     {"/copy", "", "copy the last answer", do_copy},
     {"/save", "FILE", "write the conversation as JSON messages", do_save},
     {"/load", "FILE", "go on with a conversation that /save wrote", do_load},

@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "cli/chat/answer.h"
 #include "cli/chat/generate.h"
-#include "cli/chat/images.h"
+#include "cli/chat/media.h"
 #include "cli/options/built_in.h"
 #include "cli/options/commands.h"
 #include "cli/terminal/terminal.h"
@@ -22,22 +22,26 @@ struct RunOptions {
   PromptOptions prompt;
   GenerateOptions generate;
   std::string system;
-  std::vector<std::string> images;  // files
+  std::vector<std::string> images, recordings;  // files
   int seed = -1;
   bool raw = false, json = false;
 };
 
 TalkPrompt encode_prompt(const LoadedModel& model, const RunOptions& o, const std::string& text, bool is_chat,
-                         ImageCache* images) {
-  if (!is_chat && !o.images.empty())
-    throw UsageError("--image needs a chat template: leave out --raw, or give --chat-template");
+                         MediaCache* media) {
+  if (!is_chat && !(o.images.empty() && o.recordings.empty()))
+    throw UsageError("{} needs a chat template: leave out --raw, or give --chat-template",
+                     o.images.empty() ? "--audio" : "--image");
   if (!is_chat) return {model.tokenizer->encode(text), {}};
   JsonValue messages = JsonValue::array();
   if (!o.system.empty()) messages.push_back({{"role", "system"}, {"content", o.system}});
-  std::vector<ImageFile> files;
-  for (const std::string& path : o.images) files.push_back(read_image_file(path, o.model.images.limits));
+  std::vector<MediaFile> files;
+  for (const std::string& path : o.images)
+    files.push_back(read_media_file(path, MediaKind::kImage, o.model.images.limits));
+  for (const std::string& path : o.recordings)
+    files.push_back(read_media_file(path, MediaKind::kSound, o.model.images.limits));
   messages.push_back(user_message(text, files));
-  return encode_talk(model, images, messages, nullptr);
+  return encode_talk(model, media, messages, nullptr);
 }
 
 // Empty for the padding rows of an embedding.
@@ -55,7 +59,7 @@ JsonValue token_json(const Tokenizer& tokenizer, const Sampled& sampled) {
 }
 
 void print_json(const LoadedModel& model, const RunOptions& o, const Generation& g, const ChatAnswer& answer,
-                int n_image_tokens) {
+                const TalkPrompt& prompt) {
   const Usage& u = g.usage;
   JsonValue json = {{"text", answer.content()},
                {"finish_reason", g.finish},
@@ -72,7 +76,8 @@ void print_json(const LoadedModel& model, const RunOptions& o, const Generation&
                {"draft_gain", u.draft_gain},
                {"load_ms", model.load_ms},
                {"seed", o.generate.sampling.seed}};
-  if (n_image_tokens > 0) json["image_tokens"] = n_image_tokens;
+  if (const int n = media_tokens(prompt.media, MediaKind::kImage); n > 0) json["image_tokens"] = n;
+  if (const int n = media_tokens(prompt.media, MediaKind::kSound); n > 0) json["audio_tokens"] = n;
   if (!answer.reasoning().empty()) json["reasoning"] = answer.reasoning();
   json["token_ids"] = JsonValue::array();
   for (const Sampled& s : g.tokens) json["token_ids"].push_back(s.token);
@@ -95,31 +100,32 @@ int run(RunOptions& o) {
   const auto draft = open_draft_file(o.model);
   make_room_for_drafts(o.model, draft, runner);
   make_room_for_beams(o.generate, runner);
-  // Standard input is either the prompt or an image.
+  // Standard input is either the prompt or a file.
   const bool has_text = o.prompt.has_text || !o.prompt.file.empty();
-  const bool image_is_input = std::ranges::find(o.images, "-") != o.images.end();
-  if (image_is_input && o.prompt.file == "-") throw UsageError("standard input is either the prompt or an image");
-  const std::string text = is_follower() || (image_is_input && !has_text) ? "" : read_prompt(o.prompt, "run");
+  const auto n_inputs = std::ranges::count(o.images, "-") + std::ranges::count(o.recordings, "-");
+  if (n_inputs + (o.prompt.file == "-") > 1)
+    throw UsageError("standard input is either the prompt, an image or a recording");
+  const std::string text = is_follower() || (n_inputs > 0 && !has_text) ? "" : read_prompt(o.prompt, "run");
   if (!is_follower()) o.generate.draft = load_draft(draft, runner, o.model.draft_device);
   LoadedModel model = open_model(o.model, runner);
   use_model_defaults(*o.generate.command, model.checkpoint->generation(), o.generate.sampling);
   const bool is_chat = !o.raw && model.chat.has_value();
   const ChatTemplate no_chat = ChatTemplate::chatml_default();
   AnswerModel answers(*model.tokenizer, is_chat ? *model.chat : no_chat, model.runner->info().n_vocab, {});
-  std::optional<ImageCache> images;
-  if (model.vision) images.emplace(*model.vision, o.model.images.limits, o.model.images.cache_bytes);
-  TalkPrompt prompt = encode_prompt(model, o, text, is_chat, images ? &*images : nullptr);
+  std::optional<MediaCache> media;
+  open_media_cache(model, o.model.images, media);
+  TalkPrompt prompt = encode_prompt(model, o, text, is_chat, media ? &*media : nullptr);
   Question question = make_question(answers, prompt.tokens, is_chat, {}, o.generate, wanted);
-  question.embeddings = encode_talk_images(model, images ? &*images : nullptr, prompt);
+  question.embeddings = encode_talk_media(model, media ? &*media : nullptr, prompt);
   const std::unique_ptr<Engine> engine = start_engine(model, o.model);
   ChatAnswer answer(!o.json);
   const Generation g = generate(*engine, *model.tokenizer, question, o.generate,
                                 [&](const AnswerEvents& events) { answer.add(events); });
   if (o.json) {
-    print_json(model, o, g, answer, image_tokens(prompt.images));
+    print_json(model, o, g, answer, prompt);
   } else {
     answer.finish();
-    const std::string seen = images ? image_line(prompt, {}, images->figures()) : "";
+    const std::string seen = media ? media_line(prompt, {}, media->figures()) : "";
     tell("{}\n", faint((seen.empty() ? "" : seen + "; ") + speed_line(g.usage) +
                        (g.finish == "interrupted" ? " (interrupted)" : "")));
   }
@@ -140,6 +146,11 @@ void add_run(CLI::App& app) {
   command
       ->add_option("-i,--image", o->images,
                    "image for the model: JPEG, PNG, WebP or GIF (repeatable); - for standard input")
+      ->allow_extra_args(false);
+  command
+      ->add_option("--audio", o->recordings,
+                   "recording for a model that hears, such as Voxtral: WAV, FLAC, MP3 and more (repeatable); - for "
+                   "standard input")
       ->allow_extra_args(false);
   command->add_option("--system", o->system, "system prompt, if the model's template supports one");
   command->add_flag("--raw", o->raw, "continue the prompt as plain text, without the model's chat template");

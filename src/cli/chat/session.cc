@@ -41,15 +41,14 @@ void ChatSession::load() {
   make_room_for_drafts(options_.model, draft, runner);
   options_.generate.speculate = options_.model.speculate;
   options_.generate.draft = load_draft(draft, runner, options_.model.draft_device);
-  images_.reset();
+  media_.reset();
   model_ = open_model(options_.model, runner);
   if (!model_.chat) {
     tell("ingot: this model has no chat template; using ChatML\n");
     model_.chat = ChatTemplate::chatml_default();
-    place_images(model_);
+    place_media(model_, *model_.chat);
   }
-  if (model_.vision)
-    images_.emplace(*model_.vision, options_.model.images.limits, options_.model.images.cache_bytes);
+  open_media_cache(model_, options_.model.images, media_);
   options_.generate.sampling = given_;
   const CallFormat* format = options_.tool_parser.empty() ? nullptr : find_call_format(options_.tool_parser);
   answers_ = std::make_unique<AnswerModel>(*model_.tokenizer, *model_.chat, model_.runner->info().n_vocab,
@@ -66,7 +65,7 @@ void ChatSession::use_model(const std::string& path) {
     engine_.reset();                            // memory holds one model
     options_.generate.draft.reset();
     answers_.reset();
-    images_.reset();
+    media_.reset();
     model_ = {};
     load();
   } catch (const Error&) {
@@ -111,7 +110,7 @@ bool ChatSession::answer(const std::string& question) {
 void ChatSession::answer_instead(const std::string& question) {
   JsonValue before = talk.messages;
   for (const JsonValue& message : before)
-    if (message["role"] == "user") waiting_ = images_of_message(message);  // of the last one
+    if (message["role"] == "user") waiting_ = media_of_message(message);  // of the last one
   talk.undo();
   ++options_.generate.sampling.seed;  // the same seed would give the same answer to the same question
   if (answer(question)) return;
@@ -119,15 +118,15 @@ void ChatSession::answer_instead(const std::string& question) {
   waiting_.clear();
 }
 
-void ChatSession::add_image(const std::string& path) {
-  if (!images_) throw Error("the model reads text only: use one with a vision tower, such as demo-vision, or --mmproj FILE");
-  std::vector<ImageFile> one = {read_image_file(path, images_->limits())};
-  images_->prepare(one);  // tells now if the file is no image
+void ChatSession::add_file(const std::string& path, MediaKind kind) {
+  need_sense(media_ ? &*media_ : nullptr, kind);
+  std::vector<MediaFile> one = {read_media_file(path, kind, media_->limits())};
+  media_->prepare(one);  // tells now if the file is no image or recording
   waiting_.push_back(std::move(one[0]));
 }
 
 TalkPrompt ChatSession::prompt_of(const JsonValue& messages) {
-  return encode_talk(model_, images_ ? &*images_ : nullptr, messages, tools_ ? tools_->shown : JsonValue());
+  return encode_talk(model_, media_ ? &*media_ : nullptr, messages, tools_ ? tools_->shown : JsonValue());
 }
 
 AnswerForm ChatSession::form() {
@@ -146,8 +145,8 @@ AnswerForm ChatSession::form() {
 bool ChatSession::answer_once(JsonValue& messages) {
   TalkPrompt prompt = prompt_of(messages);
   Question question = make_question(*answers_, prompt.tokens, true, form(), options_.generate, wanted_);
-  question.embeddings = encode_talk_images(model_, images_ ? &*images_ : nullptr, prompt);
-  n_image_tokens_ = image_tokens(prompt.images);
+  question.embeddings = encode_talk_media(model_, media_ ? &*media_ : nullptr, prompt);
+  media_of_last_ = media_tokens_text(prompt);
   ChatAnswer answer;
   const Generation g = generate(*engine_, *model_.tokenizer, question, options_.generate,
                                 [&](const AnswerEvents& events) { answer.add(events); });

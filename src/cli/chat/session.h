@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cli/chat/generate.h"
-#include "cli/chat/images.h"
+#include "cli/chat/media.h"
 #include "cli/chat/talk.h"
 #include "cli/chat/tools.h"
 
@@ -35,20 +35,21 @@ class ChatSession {
   // Answers a question and runs all calls. If the turn fails, prints the reason, leaves the talk unchanged and returns
   // false.
   bool answer(const std::string& question);
-  // Replaces the last question, which must exist, and answers the new question with the images of the old one. A failed
+  // Replaces the last question, which must exist, and answers the new question with the files of the old one. A failed
   // turn changes nothing.
   void answer_instead(const std::string& question);
 
-  // Adds an image file to the next question.
-  void add_image(const std::string& path);
-  bool reads_images() const { return images_.has_value(); }
-  size_t n_waiting_images() const { return waiting_.size(); }
-  void drop_waiting_images() { waiting_.clear(); }
+  // Adds an image or a recording to the next question.
+  void add_file(const std::string& path, MediaKind kind);
+  const std::vector<MediaFile>& waiting() const { return waiting_; }  // files of the next question
+  void drop_waiting(MediaKind kind) {
+    std::erase_if(waiting_, [&](const MediaFile& f) { return f.kind == kind; });
+  }
 
   TalkPrompt prompt_of(const nlohmann::ordered_json& messages);
   const LoadedModel& model() const { return model_; }
   const Usage& last_usage() const { return last_; }  // of the last answer
-  int last_image_tokens() const { return n_image_tokens_; }  // part of its prompt
+  const std::string& last_media() const { return media_of_last_; }  // media_tokens_text() of its prompt
   std::string title() const;                         // "NAME, context N tokens"
 
   Talk talk;
@@ -65,14 +66,14 @@ class ChatSession {
   const std::optional<ToolFile> tools_;
   const std::optional<WantedGrammar> wanted_;
   LoadedModel model_;
-  std::optional<ImageCache> images_;   // of a model that reads images
-  std::vector<ImageFile> waiting_;     // images of the next question
+  std::optional<MediaCache> media_;  // of a model that reads images or recordings
+  std::vector<MediaFile> waiting_;
   std::unique_ptr<AnswerModel> answers_;
   std::unique_ptr<Engine> engine_;
   std::optional<ToolRunner> runner_;
   uint64_t n_answers_ = 0;
   Usage last_;
-  int n_image_tokens_ = 0;
+  std::string media_of_last_;
 };
 
 }  // namespace ingot

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "cli/chat/images.h"
+#include "cli/chat/media.h"
 #include "io/json.h"
 #include "text/json_value.h"
 
@@ -15,12 +15,11 @@ namespace {
 
 constexpr size_t kMaxTalkBytes = size_t{64} << 20;
 
-// Texts and images, as /image puts them into a question.
+// Texts, images and recordings, as /image and /audio put them into a question.
 bool has_parts(const JsonValue& content) {
   return content.is_array() && std::ranges::all_of(content, [](const JsonValue& part) {
            if (!part.is_object() || !part.contains("type")) return false;
-           return part["type"] == "image_url" ||
-                  (part["type"] == "text" && part.value("text", JsonValue()).is_string());
+           return is_media_part(part) || (part["type"] == "text" && part.value("text", JsonValue()).is_string());
          });
 }
 

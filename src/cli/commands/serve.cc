@@ -155,6 +155,7 @@ std::shared_ptr<ServedModel> load_served(ServeOptions& o, const std::shared_ptr<
   use_given_template(o.model, loaded);
   if (!loaded.chat) log_warn("this model has no chat template; using ChatML");
   parts.vision = std::move(loaded.vision);
+  parts.ears = std::move(loaded.ears);
   if (loaded.chat) parts.chat = std::move(*loaded.chat);
   parts.tokenizer = std::move(loaded.tokenizer);
   parts.facts.taken_bytes = loaded.runner->allocated_bytes();
@@ -162,8 +163,9 @@ std::shared_ptr<ServedModel> load_served(ServeOptions& o, const std::shared_ptr<
     parts.facts.devices.push_back({loaded.runner->device_name(i), loaded.runner->backend(i).allocated_bytes()});
   const size_t kv_bytes = loaded.runner->memory().kv_bytes;
   parts.queue_limit = queue_limit(o, loaded.runner->info().max_seqs);
-  parts.image_limits = o.model.images.limits;
-  parts.image_cache_bytes = o.model.images.cache_bytes;
+  parts.media_limits = o.model.images.limits;
+  parts.media_limits.sounds.max_seconds = std::min(parts.media_limits.sounds.max_seconds, o.audio.max_seconds);
+  parts.media_cache_bytes = o.model.images.cache_bytes;
   parts.runner = std::move(loaded.runner);
   parts.call_format = find_call_format(o.tool_parser);
   parts.defaults = checkpoint->generation();
@@ -446,17 +448,20 @@ void add_kv_event_options(CLI::App& command, ServeOptions& o) {
                      "topic of the events (with --kv-events) [kv@HOST@MODEL]");
 }
 
-void add_image_source_options(CLI::App& command, ImagePolicy& images) {
-  command.add_flag("--image-urls", images.fetches_urls,
-                   "fetch images from http and https URLs in requests; only from public addresses");
-  command.add_option("--image-dir", images.folder, "folder below which file: URLs in requests may name images")
+void add_media_source_options(CLI::App& command, MediaPolicy& media) {
+  command.add_flag("--image-urls", media.fetches_urls,
+                   "fetch images and recordings from http and https URLs in requests; only from public addresses");
+  command
+      .add_option("--image-dir", media.folder,
+                  "folder below which file: URLs in requests may name images and recordings")
       ->check(CLI::ExistingDirectory);
-  command.add_option("--image-count", images.max_images, "maximum number of images of a request")
+  command.add_option("--image-count", media.max_files, "maximum number of images and recordings of a request")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
   command
-      .add_option("--image-queue", images.max_queue,
-                  "number of requests with images that may wait or be prepared before further ones get 429")
+      .add_option(
+          "--image-queue", media.max_queue,
+          "number of requests with images or recordings that may wait or be prepared before further ones get 429")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
 }
@@ -577,7 +582,7 @@ void add_serve(CLI::App& app) {
   add_kv_event_options(*command, *o);
   add_template_options(*command, o->model);
   add_image_options(*command, o->model.images);
-  add_image_source_options(*command, o->app.images);
+  add_media_source_options(*command, o->app.media);
   add_audio_options(*command, o->audio);
   add_runner_options(*command, o->model);
   add_snapshot_option(*command, o->model);

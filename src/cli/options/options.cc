@@ -344,7 +344,7 @@ LoadedModel open_model(ModelOptions& o, const RunnerOptions& runner) {
                                  tower_options(o.images, *checkpoint, runner));
   follow_first(*model.runner);
   use_given_template(o, model);
-  place_images(model);
+  if (model.chat) place_media(model, *model.chat);
   return model;
 }
 

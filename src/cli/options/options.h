@@ -6,7 +6,7 @@
 
 #include "base/trace_file.h"
 #include "cli/options/hub.h"
-#include "cli/options/images.h"
+#include "cli/options/media.h"
 #include "cli/options/overrides.h"
 #include "cli/options/parallel.h"
 #include "cli/options/split.h"

@@ -87,6 +87,11 @@ size_t SampleStream::read(std::span<float> to) {
   return n;
 }
 
+bool is_audio(std::span<const std::byte> file) {
+  const AudioBytes bytes(reinterpret_cast<const uint8_t*>(file.data()), file.size());
+  return std::ranges::any_of(kAudioFormats, [&](const AudioFormat& format) { return format.matches(bytes); });
+}
+
 std::unique_ptr<AudioStream> open_audio(std::span<const std::byte> file, const AudioLimits& limits) {
   const AudioBytes bytes(reinterpret_cast<const uint8_t*>(file.data()), file.size());
   if (bytes.empty()) throw Error("the audio is empty: it has no bytes");

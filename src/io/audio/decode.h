@@ -49,6 +49,9 @@ class SampleStream final : public AudioStream {
 // damaged, or exceeds a limit. The message is a sentence about "the audio", so that callers can say before it which.
 std::unique_ptr<AudioStream> open_audio(std::span<const std::byte> file, const AudioLimits& limits);
 
+// Whether a file, or the beginning of one, is in an audio format that this program knows, decoded or not.
+bool is_audio(std::span<const std::byte> file);
+
 // The formats that are read, for help: "WAV, FLAC, Ogg (Vorbis, Opus), MP3, AIFF, AU and CAF; by FFmpeg's libraries
 // also AAC, MP4 or M4A, Matroska or WebM, WMA and AMR".
 std::string audio_formats();

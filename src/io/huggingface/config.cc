@@ -516,7 +516,8 @@ HfConfig parse_hf_config(const JsonDocument& document, std::string name, const H
   const Json root = document.root();
   const auto thinker = root.find("thinker_config");  // of models that also speak
   const auto inner = (thinker ? *thinker : root).find("text_config");
-  const Json own = inner && !root.find("hidden_size") ? *inner : root;
+  // Some files have all sizes of the text model twice; Voxtral's have one of them.
+  const Json own = inner && !(root.find("hidden_size") && root.find("num_hidden_layers")) ? *inner : root;
 
   HfConfig c;
   c.quantization = HfQuantization::read(root);

@@ -114,6 +114,11 @@ void fail_truncated_image(const char* format) {
   throw Error("the image is a truncated {} file: its end is missing", format);
 }
 
+bool is_image(std::span<const std::byte> file) {
+  const Bytes bytes(reinterpret_cast<const uint8_t*>(file.data()), file.size());
+  return std::ranges::any_of(kImageFormats, [&](const ImageFormat& format) { return format.matches(bytes); });
+}
+
 std::string image_formats() {
   std::vector<std::string> names;
   for (const ImageFormat& format : kImageFormats)

@@ -20,6 +20,9 @@ struct ImageLimits {
 // about "the image", so that callers can say before it which one. Of an animation, the first frame counts.
 Picture decode_image(std::span<const std::byte> file, const ImageLimits& limits);
 
+// Whether a file, or the beginning of one, is in an image format that this program knows, decoded or not.
+bool is_image(std::span<const std::byte> file);
+
 // The formats that this program reads: "JPEG, PNG, WebP and GIF".
 std::string image_formats();
 

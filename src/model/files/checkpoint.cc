@@ -92,10 +92,12 @@ class HfCheckpoint final : public Checkpoint {
   std::unique_ptr<Tokenizer> tokenizer() const override {
     return Tokenizer::create(read_hf_tokenizer(directory_, read_hf_ends(directory_))->spec);
   }
-  // Directories with RWKV's vocabulary have no template; their converter to GGUF writes this name of one.
+  // Directories with RWKV's vocabulary have no template; their converter to GGUF writes this name of one. So do some
+  // with Mistral's tokenizer.
   std::optional<std::string> chat_template() const override {
     auto found = directory_.chat_template();
     if (!found && !directory_.has("tokenizer.json") && directory_.has(kRwkvVocabFile)) found = "rwkv-world";
+    if (!found && !directory_.has("tokenizer.json") && directory_.has(kTekkenFile)) found = "mistral-v7-tekken";
     return found;
   }
   GenerationConfig generation() const override { return read_generation_config(directory_); }

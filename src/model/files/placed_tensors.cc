@@ -13,6 +13,13 @@ bool PlacedTensors::has(const std::string& name) const {
   return source_.find_shape(name, 0, 0, host);
 }
 
+int64_t PlacedTensors::length(const std::string& name) const {
+  HostTensor host;
+  if (!source_.find_shape(name, 0, 0, host))
+    throw Error("{}: tensor '{}' of {} is missing", source_.name(), name, what_);
+  return host.n_out * host.n_in;
+}
+
 HostTensor PlacedTensors::find(const std::string& name, int64_t n_out, int64_t n_in, int64_t kernel) {
   HostTensor host;
   if (!source_.find(name, n_out, n_in, host))

@@ -18,6 +18,8 @@ class PlacedTensors {
       : source_(source), backend_(backend), what_(std::move(what)) {}
 
   bool has(const std::string& name) const;
+  // The number of a tensor's numbers. Throws Error if it is missing.
+  int64_t length(const std::string& name) const;
   // A matrix [n_out, n_in]. Throws Error naming a tensor that is missing or has another shape.
   Weight matrix(const std::string& name, int64_t n_out, int64_t n_in, unsigned use = kForMatmul);
   // The rows of a matrix [rows.size(), n_in] in another order.

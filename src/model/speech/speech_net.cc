@@ -6,18 +6,15 @@
 #include <optional>
 #include <stdexcept>
 
-#include "backend/blocks/attention.h"
 #include "backend/blocks/cross_attention.h"
 #include "backend/blocks/embed.h"
-#include "backend/blocks/feed_forward.h"
-#include "backend/blocks/frames.h"
 #include "backend/blocks/head.h"
 #include "backend/blocks/pool.h"
 #include "backend/host_pool.h"
 #include "base/error.h"
 #include "base/memory_error.h"
 #include "base/system.h"
-#include "model/files/placed_tensors.h"
+#include "model/speech/sound_encoder.h"
 
 namespace ingot {
 namespace {
@@ -27,21 +24,21 @@ constexpr float kSpeechNormEps = 1e-5f;
 
 int blocks_for(int n) { return (n + kSpeechBlockSize - 1) / kSpeechBlockSize; }
 
-// Makes the blocks of a model, with their weights.
+SoundEncoderSizes sizes_of(const SpeechConfig& c) {
+  return {.n_mels = c.n_mels,
+          .n_rows = c.n_rows,
+          .dim = c.dim,
+          .n_layers = c.n_encoder_layers,
+          .n_heads = c.n_encoder_heads,
+          .ffn = c.encoder_ffn,
+          .eps = kSpeechNormEps};
+}
+
+// Makes the blocks of the decoder, with their weights.
 class SpeechLoader {
  public:
   SpeechLoader(const SpeechConfig& config, WeightSource& source, Backend& backend)
       : c_(config), tensors_(source, backend, "the speech model") {}
-
-  FramesBlock frames() {
-    FramesBlock b{.n_features = c_.n_mels, .n_rows = c_.n_rows};
-    b.w1 = convolution("model.encoder.conv1", c_.n_mels);
-    b.w2 = convolution("model.encoder.conv2", c_.dim);
-    b.b1 = tensors_.vector("model.encoder.conv1.bias", c_.dim);
-    b.b2 = tensors_.vector("model.encoder.conv2.bias", c_.dim);
-    b.positions = positions("model.encoder.embed_positions.weight", c_.n_rows);
-    return b;
-  }
 
   EmbedBlock embedding() {
     EmbedBlock b{
@@ -50,73 +47,36 @@ class SpeechLoader {
     return b;
   }
 
-  AttentionBlock attention(const std::string& layer, int n_heads, int index, bool causal) {
+  AttentionBlock attention(const std::string& layer, int index) {
     const std::string name = layer + "self_attn.";
     AttentionBlock b{.norm = norm(layer + "self_attn_layer_norm")};
-    b.wq = square(name + "q_proj"), b.wk = square(name + "k_proj"), b.wv = square(name + "v_proj");
-    b.bq = bias(name + "q_proj"), b.bk = bias(name + "k_proj"), b.bv = bias(name + "v_proj");
-    b.wo = square(name + "out_proj"), b.bo = bias(name + "out_proj");
-    b.attention = args(n_heads, index);
-    b.attention.causal = causal;
+    load_square_attention(b, tensors_, c_.dim, name + "q_proj", name + "k_proj", name + "v_proj", name + "out_proj");
+    b.attention = sound_attention(c_.dim, c_.n_decoder_heads, index);
+    b.attention.causal = true;
     return b;
   }
 
   CrossAttentionBlock cross_attention(const std::string& layer, int index) {
     const std::string name = layer + "encoder_attn.";
     CrossAttentionBlock b{.norm = norm(layer + "encoder_attn_layer_norm")};
-    b.wq = square(name + "q_proj"), b.wk = square(name + "k_proj"), b.wv = square(name + "v_proj");
-    b.bq = bias(name + "q_proj"), b.bk = bias(name + "k_proj"), b.bv = bias(name + "v_proj");
-    b.wo = square(name + "out_proj"), b.bo = bias(name + "out_proj");
-    b.attention = args(c_.n_decoder_heads, index);
-    b.attention.causal = false;
+    load_square_attention(b, tensors_, c_.dim, name + "q_proj", name + "k_proj", name + "v_proj", name + "out_proj");
+    b.attention = sound_attention(c_.dim, c_.n_decoder_heads, index);
     return b;
   }
 
-  FeedForwardBlock feed_forward(const std::string& layer, int ffn_dim) {
-    FeedForwardBlock b{.norm = norm(layer + "final_layer_norm"), .act = Activation::kGelu, .ffn_dim = ffn_dim};
-    b.w_up = tensors_.matrix(layer + "fc1.weight", ffn_dim, c_.dim);
-    b.b_up = tensors_.vector(layer + "fc1.bias", ffn_dim);
-    b.w_down = tensors_.matrix(layer + "fc2.weight", c_.dim, ffn_dim);
-    b.b_down = tensors_.vector(layer + "fc2.bias", c_.dim);
-    return b;
+  FeedForwardBlock feed_forward(const std::string& layer) {
+    return sound_feed_forward(tensors_, norm(layer + "final_layer_norm"), c_.dim, c_.decoder_ffn, layer + "fc1",
+                              layer + "fc2");
   }
 
-  NormArgs norm(const std::string& name) {
-    return {.weight = tensors_.vector(name + ".weight", c_.dim),
-            .bias = tensors_.vector(name + ".bias", c_.dim),
-            .eps = kSpeechNormEps,
-            .kind = NormKind::kLayer};
-  }
+  NormArgs norm(const std::string& name) { return sound_norm(tensors_, name, c_.dim, kSpeechNormEps); }
+  PlacedTensors& tensors() { return tensors_; }
 
   std::vector<std::shared_ptr<void>> take_kept() { return tensors_.take_kept(); }
 
  private:
-  AttentionArgs args(int n_heads, int index) const {
-    const int head_dim = c_.dim / n_heads;
-    return {.layer = index,
-            .n_heads = n_heads,
-            .n_kv_heads = n_heads,
-            .head_dim = head_dim,
-            .scale = 1.0f / std::sqrt(static_cast<float>(head_dim))};
-  }
-
-  Weight square(const std::string& name) { return tensors_.matrix(name + ".weight", c_.dim, c_.dim); }
-  Tensor bias(const std::string& name) { return tensors_.vector(name + ".bias", c_.dim, true); }
   Tensor positions(const std::string& name, int n) {
     return tensors_.upload(tensors_.numbers(name, n, c_.dim), n, c_.dim);
-  }
-
-  // A convolution over three frames, stored as [dim, n_in, 3], as a matrix over three frames side by side.
-  Weight convolution(const std::string& name, int n_in) {
-    constexpr int kTaps = 3;
-    const std::vector<float> stored =
-        tensors_.convolution_numbers(name + ".weight", c_.dim, int64_t{kTaps} * n_in, kTaps);
-    std::vector<float> rows(stored.size());
-    const float* from = stored.data();
-    for (int64_t out = 0; out < c_.dim; ++out)
-      for (int64_t in = 0; in < n_in; ++in)
-        for (int64_t tap = 0; tap < kTaps; ++tap) rows[static_cast<size_t>((out * kTaps + tap) * n_in + in)] = *from++;
-    return tensors_.matrix_of(rows, c_.dim, int64_t{kTaps} * n_in);
   }
 
   const SpeechConfig& c_;
@@ -127,7 +87,8 @@ class SpeechLoader {
 
 struct SpeechNet::Parts {
   std::unique_ptr<Backend> backend;
-  std::unique_ptr<KvCache> encoder_kv, text_kv, sound_kv;  // all layers of the encoder share the pages of one
+  SoundEncoder sounds;
+  std::unique_ptr<KvCache> text_kv, sound_kv;
   Program encoder, decoder;
   std::vector<std::shared_ptr<void>> kept;
   std::optional<HostPool> host;
@@ -176,7 +137,6 @@ void SpeechNet::load() {
                    .n_blocks = n_blocks,
                    .dtype = type};
   };
-  p.encoder_kv = p.backend->make_kv(shape(1, c.n_encoder_heads, blocks_for(c.n_rows) * room_.heard));
   p.text_kv = p.backend->make_kv(shape(c.n_decoder_layers, c.n_decoder_heads, blocks_for(c.n_ctx) * room_.texts));
   p.text_blocks.resize(static_cast<size_t>(room_.texts));
   p.holders.resize(static_cast<size_t>(p.text_kv->shape.n_blocks));
@@ -189,28 +149,23 @@ void SpeechNet::load() {
 
   SpeechLoader loader(c, *source_, *p.backend);
   p.encoder.dim = p.decoder.dim = p.decoder.source_dim = c.dim;
-  p.encoder.blocks.emplace_back(loader.frames());
-  for (int i = 0; i < c.n_encoder_layers; ++i) {
-    const std::string layer = fmt::format("model.encoder.layers.{}.", i);
-    AttentionBlock attention = loader.attention(layer, c.n_encoder_heads, 0, false);
-    attention.kv = p.encoder_kv.get();
-    p.encoder.blocks.emplace_back(std::move(attention));
-    p.encoder.blocks.emplace_back(loader.feed_forward(layer, c.encoder_ffn));
-  }
-  p.encoder.blocks.emplace_back(PoolBlock{.norm = loader.norm("model.encoder.layer_norm"), .pools = false});
+  p.sounds =
+      load_sound_encoder(sizes_of(c), hf_sound_names("model.encoder."), loader.tensors(), *p.backend, room_.heard);
+  add_to(p.encoder, p.sounds);
+  p.encoder.blocks.emplace_back(PoolBlock{.norm = p.sounds.norm, .pools = false});
 
   const EmbedBlock embedding = loader.embedding();
   p.decoder.blocks.emplace_back(embedding);
   for (int i = 0; i < c.n_decoder_layers; ++i) {
     const std::string layer = fmt::format("model.decoder.layers.{}.", i);
-    AttentionBlock attention = loader.attention(layer, c.n_decoder_heads, i, true);
+    AttentionBlock attention = loader.attention(layer, i);
     attention.kv = p.text_kv.get();
     CrossAttentionBlock cross = loader.cross_attention(layer, i);
     cross.kv = p.sound_kv.get();
     cross.keeps = std::ranges::find(alignment_, i, &SpeechHead::layer) != alignment_.end();
     p.decoder.blocks.emplace_back(std::move(attention));
     p.decoder.blocks.emplace_back(std::move(cross));
-    p.decoder.blocks.emplace_back(loader.feed_forward(layer, c.decoder_ffn));
+    p.decoder.blocks.emplace_back(loader.feed_forward(layer));
   }
   p.decoder.blocks.emplace_back(
       HeadBlock{.norm = loader.norm("model.decoder.layer_norm"), .output = embedding.table, .n_vocab = c.n_vocab});
@@ -243,32 +198,13 @@ void SpeechNet::allocate() {
 std::shared_ptr<float[]> SpeechNet::host_floats(size_t n) { return parts_->host->take(n); }
 
 SharedFloats SpeechNet::encode(std::span<const float> features) {
-  const SpeechConfig& c = config_;
   Parts& p = *parts_;
-  const int n_frames = static_cast<int>(features.size() / static_cast<size_t>(c.n_mels));
-  const int n_rows = std::min(c.n_rows, n_frames / 2), n = n_frames / std::max(1, 2 * n_rows);
-  CHECK(n >= 1 && n <= room_.heard && n_rows >= 2 && n_frames == 2 * n * n_rows);
-  CHECK_EQ(features.size(), static_cast<size_t>(n_frames) * static_cast<size_t>(c.n_mels));
-  const int max_blocks = blocks_for(c.n_rows);
-  std::vector<int32_t> tokens(static_cast<size_t>(n * n_rows)), positions, starts = {0}, lengths, blocks;
-  for (int w = 0; w < n; ++w) {
-    for (int i = 0; i < n_rows; ++i) positions.push_back(i);
-    starts.push_back(starts.back() + n_rows);
-    lengths.push_back(n_rows);
-    for (int b = 0; b < max_blocks; ++b) blocks.push_back(w * max_blocks + b);
-  }
-  const Batch batch{.tokens = tokens,
-                    .positions = positions,
-                    .q_start = starts,
-                    .kv_len = lengths,
-                    .block_table = blocks,
-                    .max_blocks = max_blocks,
-                    .logit_rows = {},
-                    .embeddings = features};
-  p.backend->run(p.encoder, batch);
-  const size_t size = tokens.size() * static_cast<size_t>(c.dim);
+  const SoundBatch sounds(sizes_of(config_), features);
+  CHECK_LE(sounds.n_windows(), room_.heard);
+  p.backend->run(p.encoder, sounds.batch());
+  const size_t size = static_cast<size_t>(sounds.n_tokens()) * static_cast<size_t>(config_.dim);
   const std::shared_ptr<float[]> sound = host_floats(size);
-  p.backend->download(sound.get(), p.encoder.output(n * n_rows, n, 0));
+  p.backend->download(sound.get(), p.encoder.output(sounds.n_tokens(), sounds.n_windows(), 0));
   return {sound, size};
 }
 

@@ -34,12 +34,12 @@ std::vector<Picture> Gemma3Processor::crops_of(const Picture& p) const {
   return crops;
 }
 
-PreparedImage Gemma3Processor::prepare(const Picture& picture, const ImageSettings& settings) const {
+PreparedMedia Gemma3Processor::prepare(const Picture& picture, const ImageSettings& settings) const {
   if (settings.min_tokens || settings.max_tokens)
     throw Error("the number of tokens of an image cannot be chosen for this model: its images have one size");
   std::vector<Picture> pictures = {picture};
   if (settings.splits.value_or(config_.splits)) std::ranges::move(crops_of(picture), std::back_inserter(pictures));
-  PreparedImage image;
+  PreparedMedia image;
   for (const Picture& one : pictures)
     image.tiles.push_back(tile_of(resized(one, image_size_, image_size_, config_.filter), config_, rows_of_tile_));
   if (image.tiles.size() > 1) image.tile_rows = 1, image.tile_columns = static_cast<int>(image.tiles.size()) - 1;
@@ -47,7 +47,7 @@ PreparedImage Gemma3Processor::prepare(const Picture& picture, const ImageSettin
   return image;
 }
 
-std::string Gemma3Processor::prompt_text(const PreparedImage& image) const {
+std::string Gemma3Processor::prompt_text(const PreparedMedia& image) const {
   const std::string one = "\n\n<start_of_image>" + repeated(image_token(), rows_of_tile_) + "<end_of_image>\n\n";
   if (image.tiles.size() == 1) return one;
   std::string text = "Here is the original image " + one + " and here are some crops to help you see better ";

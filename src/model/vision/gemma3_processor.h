@@ -9,8 +9,8 @@ class Gemma3Processor final : public ImageProcessor {
   std::string placeholder() const override { return "<start_of_image>"; }
   std::string image_token() const override { return "<image_soft_token>"; }
   int max_rows() const override { return rows_of_tile_ * (config_.splits ? config_.max_crops + 1 : 1); }
-  PreparedImage prepare(const Picture& picture, const ImageSettings& settings) const override;
-  std::string prompt_text(const PreparedImage& image) const override;
+  PreparedMedia prepare(const Picture& picture, const ImageSettings& settings) const override;
+  std::string prompt_text(const PreparedMedia& image) const override;
   void set_places(const ImageTile& /*tile*/, PromptEmbedding& run) const override { run.sees_all = true; }
 
  private:

@@ -28,7 +28,7 @@ Gemma4Processor::Gemma4Processor(const TowerConfig& tower, const ProcessorConfig
 
 int Gemma4Processor::max_rows() const { return config_.max_tokens; }
 
-PreparedImage Gemma4Processor::prepare(const Picture& picture, const ImageSettings& settings) const {
+PreparedMedia Gemma4Processor::prepare(const Picture& picture, const ImageSettings& settings) const {
   if (settings.splits) throw Error("images are not divided for this model: they keep their ratio");
   if (settings.min_tokens) throw Error("the least number of tokens of an image cannot be chosen for this model");
   int budget = config_.max_tokens;
@@ -49,7 +49,7 @@ PreparedImage Gemma4Processor::prepare(const Picture& picture, const ImageSettin
   } else if (wide == 0) {
     wide = 1, high = std::min(height / width, budget);
   }
-  PreparedImage image;
+  PreparedMedia image;
   image.n_rows = high * wide;
   image.tiles.push_back(tile_of(resized(picture, wide * side, high * side, config_.filter), config_, image.n_rows));
   return image;

@@ -9,8 +9,8 @@ class Gemma4Processor final : public ImageProcessor {
   std::string placeholder() const override { return image_; }
   std::string image_token() const override { return image_; }
   int max_rows() const override;
-  PreparedImage prepare(const Picture& picture, const ImageSettings& settings) const override;
-  std::string prompt_text(const PreparedImage& image) const override {
+  PreparedMedia prepare(const Picture& picture, const ImageSettings& settings) const override;
+  std::string prompt_text(const PreparedMedia& image) const override {
     return begin_ + repeated(image_, image.n_rows) + end_;
   }
   void set_places(const ImageTile& /*tile*/, PromptEmbedding& run) const override { run.sees_all = sees_all_; }

@@ -73,7 +73,7 @@ int Idefics3Processor::max_rows() const {
   return (config_.splits && side > 1 ? side * side + 1 : 1) * rows_of_tile_;
 }
 
-PreparedImage Idefics3Processor::prepare(const Picture& picture, const ImageSettings& settings) const {
+PreparedMedia Idefics3Processor::prepare(const Picture& picture, const ImageSettings& settings) const {
   if (settings.min_tokens || settings.max_tokens)
     throw Error("the number of tokens of an image cannot be chosen for this model: its tiles have one size");
   const int tile = config_.tile_size;
@@ -84,7 +84,7 @@ PreparedImage Idefics3Processor::prepare(const Picture& picture, const ImageSett
     size = at_most_largest(with_longest_edge(size.width, size.height, config_.longest_edge));
     whole = resized(whole, size.width, size.height, config_.filter);
   }
-  PreparedImage image;
+  PreparedMedia image;
   if (splits) {
     size = in_tiles(size, tile);
     if (std::max(size.width, size.height) / tile > kMaxTileRows)
@@ -102,7 +102,7 @@ PreparedImage Idefics3Processor::prepare(const Picture& picture, const ImageSett
   return image;
 }
 
-std::string Idefics3Processor::prompt_text(const PreparedImage& image) const {
+std::string Idefics3Processor::prompt_text(const PreparedMedia& image) const {
   const std::string mark = "<fake_token_around_image>", vectors = repeated(image_token(), rows_of_tile_);
   std::string text;
   for (int row = 0; row < image.tile_rows; ++row) {

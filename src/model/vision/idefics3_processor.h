@@ -10,8 +10,8 @@ class Idefics3Processor final : public ImageProcessor {
   std::string placeholder() const override { return "<image>"; }
   std::string image_token() const override { return "<image>"; }
   int max_rows() const override;
-  PreparedImage prepare(const Picture& picture, const ImageSettings& settings) const override;
-  std::string prompt_text(const PreparedImage& image) const override;
+  PreparedMedia prepare(const Picture& picture, const ImageSettings& settings) const override;
+  std::string prompt_text(const PreparedMedia& image) const override;
 
  private:
   const ProcessorConfig config_;

@@ -7,7 +7,8 @@
 #include <string>
 
 #include "io/images/picture.h"
-#include "model/vision/prepared_image.h"
+#include "model/media/prepared.h"
+#include "model/vision/box_unit.h"
 #include "model/vision/resample.h"
 #include "model/vision/tower_config.h"
 
@@ -37,8 +38,8 @@ class ImageProcessor {
   virtual std::string image_token() const = 0;  // the text of the token that stands for a vector
   virtual int max_rows() const = 0;             // the most vectors of an image without settings
   virtual BoxUnit box_unit() const { return {}; }
-  virtual PreparedImage prepare(const Picture& picture, const ImageSettings& settings) const = 0;
-  virtual std::string prompt_text(const PreparedImage& image) const = 0;
+  virtual PreparedMedia prepare(const Picture& picture, const ImageSettings& settings) const = 0;
+  virtual std::string prompt_text(const PreparedMedia& image) const = 0;
   // Sets how the text model sees a tile's vectors: their places on its ropes, and whether they see each other.
   virtual void set_places(const ImageTile& /*tile*/, PromptEmbedding& /*run*/) const {}
 };

@@ -39,7 +39,7 @@ BoxUnit QwenProcessor::box_unit() const {
           .max_pixels = std::min(config_.max_pixels, pixels_of(max_rows_))};
 }
 
-PreparedImage QwenProcessor::prepare(const Picture& picture, const ImageSettings& settings) const {
+PreparedMedia QwenProcessor::prepare(const Picture& picture, const ImageSettings& settings) const {
   if (settings.splits) throw Error("images are not divided for this model: they keep their size");
   const int height = picture.height, width = picture.width;
   const double ratio = static_cast<double>(std::max(height, width)) / std::min(height, width);
@@ -64,7 +64,7 @@ PreparedImage QwenProcessor::prepare(const Picture& picture, const ImageSettings
   const int64_t n_rows = high / factor_ * (wide / factor_);
   if (n_rows > max_rows())
     throw Error("the image has {} x {} pixels, which are {} tokens: at most {}", width, height, n_rows, max_rows_);
-  PreparedImage image;
+  PreparedMedia image;
   image.tiles.push_back(tile_of(resized(picture, static_cast<int>(wide), static_cast<int>(high), config_.filter),
                                 config_, static_cast<int>(n_rows)));
   image.n_rows = static_cast<int>(n_rows);

@@ -12,8 +12,8 @@ class QwenProcessor final : public ImageProcessor {
   // A long picture whose short side is one group may have more than max_rows_.
   int max_rows() const override;
   BoxUnit box_unit() const override;
-  PreparedImage prepare(const Picture& picture, const ImageSettings& settings) const override;
-  std::string prompt_text(const PreparedImage& image) const override { return repeated(image_token(), image.n_rows); }
+  PreparedMedia prepare(const Picture& picture, const ImageSettings& settings) const override;
+  std::string prompt_text(const PreparedMedia& image) const override { return repeated(image_token(), image.n_rows); }
   void set_places(const ImageTile& tile, PromptEmbedding& run) const override;
 
  private:

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "model/vision/prepared_image.h"
+#include "model/media/prepared.h"
 #include "model/vision/tower_config.h"
 
 namespace ingot {

@@ -1,13 +1,10 @@
 #include "model/vision/vision_model.h"
 
 #include <algorithm>
-#include <bit>
-#include <charconv>
 #include <cmath>
 #include <numeric>
 
 #include "base/error.h"
-#include "io/digest.h"
 #include "model/config/layer_inputs.h"
 #include "model/config/rope_sections.h"
 #include "model/vision/image_processor.h"
@@ -16,25 +13,7 @@
 namespace ingot {
 namespace {
 
-// Without branches, so that the compiler uses vectors: there are millions.
-bool are_finite(std::span<const float> values) {
-  constexpr uint32_t kExponent = 0x7F800000;
-  uint32_t bad = 0;
-  for (const float value : values) bad |= (std::bit_cast<uint32_t>(value) & kExponent) == kExponent;
-  return bad == 0;
-}
-
 constexpr uint64_t kTileStep = 0x9E3779B97F4A7C15;  // between the digests of an image's tiles
-
-std::span<const uint8_t> bytes_of_text(const std::string& text) {
-  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
-}
-
-std::array<uint64_t, 2> first_words(const std::string& hex) {
-  std::array<uint64_t, 2> words{};
-  for (size_t i = 0; i < 2; ++i) std::from_chars(hex.data() + 16 * i, hex.data() + 16 * (i + 1), words[i], 16);
-  return words;
-}
 
 // The axis of each frequency: 0, 1, 2, 0, 1, 2 and so on, as long as the sections of 1 and 2 last; then 0.
 std::vector<int32_t> axes_in_turns(const std::vector<int>& sections, int n) {
@@ -57,10 +36,9 @@ std::vector<int32_t> axes_in_parts(const std::vector<int>& sections, int n) {
 
 VisionModel::VisionModel(std::unique_ptr<ImageProcessor> processor, std::unique_ptr<Tower> tower, int32_t image_token,
                          int32_t pad_token, std::string identity)
-    : processor_(std::move(processor)),
+    : Sense(MediaKind::kImage, processor->placeholder(), image_token),
+      processor_(std::move(processor)),
       tower_(std::move(tower)),
-      placeholder_(processor_->placeholder()),
-      image_token_(image_token),
       pad_token_(pad_token),
       identity_(std::move(identity)) {}
 
@@ -70,7 +48,7 @@ const TowerConfig& VisionModel::tower() const { return tower_->config(); }
 BoxUnit VisionModel::box_unit() const { return processor_->box_unit(); }
 std::string VisionModel::processor() const { return tower_->config().family->processor; }
 int VisionModel::max_rows() const { return processor_->max_rows(); }
-std::string VisionModel::prompt_text(const PreparedImage& image) const { return processor_->prompt_text(image); }
+std::string VisionModel::prompt_text(const PreparedMedia& image) const { return processor_->prompt_text(image); }
 
 void VisionModel::adapt(Config& to) const {
   const TowerConfig& tower = tower_->config();
@@ -95,25 +73,27 @@ void VisionModel::adapt(Config& to) const {
   to = std::move(text);
 }
 
-PreparedImage VisionModel::prepare(const Picture& picture, const ImageSettings& settings,
+PreparedMedia VisionModel::prepare(const MediaFile& file, const MediaLimits& limits, std::string_view content) const {
+  return prepare(decode_image(*file.bytes, limits.images), file.settings, content);
+}
+
+PreparedMedia VisionModel::prepare(const Picture& picture, const ImageSettings& settings,
                                    std::string_view content) const {
   if (picture.width < 1 || picture.height < 1 ||
       picture.rgb.size() != size_t{3} * static_cast<size_t>(picture.width) * static_cast<size_t>(picture.height))
     throw Error("the picture of {} x {} pixels has {} bytes: expected 3 for each pixel", picture.width, picture.height,
                 picture.rgb.size());
-  PreparedImage image = processor_->prepare(picture, settings);
-  Digest digest = Digest::sha256();
-  digest.update(bytes_of_text(fmt::format("{} {}x{} {} {} {} {} ", identity_, picture.width, picture.height,
-                                          settings.splits ? (*settings.splits ? "split" : "whole") : "",
-                                          settings.min_tokens.value_or(0), settings.max_tokens.value_or(0),
-                                          content.empty() ? "pixels" : content)));
-  if (content.empty()) digest.update(picture.rgb);
-  image.digest = first_words(digest.finish());
+  PreparedMedia image = processor_->prepare(picture, settings);
+  const std::string facts =
+      fmt::format("{} {}x{} {} {} {} {} ", identity_, picture.width, picture.height,
+                  settings.splits ? (*settings.splits ? "split" : "whole") : "", settings.min_tokens.value_or(0),
+                  settings.max_tokens.value_or(0), content.empty() ? "pixels" : content);
+  image.digest = media_digest(facts, content.empty() ? picture.rgb : std::span<const uint8_t>());
   return image;
 }
 
-EncodedImage VisionModel::encode(const PreparedImage& image) {
-  EncodedImage encoded;
+EncodedMedia VisionModel::encode(const PreparedMedia& image) {
+  EncodedMedia encoded;
   std::vector<SharedFloats> vectors = tower_->encode(image.tiles, encoded.tower_ms);
   for (size_t i = 0; i < image.tiles.size(); ++i) {
     const ImageTile& tile = image.tiles[i];
@@ -127,41 +107,11 @@ EncodedImage VisionModel::encode(const PreparedImage& image) {
   return encoded;
 }
 
-void VisionModel::expand(RenderedChat& chat, std::span<const PreparedImage> images) const {
-  size_t at = 0, n = 0;
-  for (;; ++n) {
-    at = chat.find(placeholder(), at);
-    if (at == std::string::npos) break;
-    if (n == images.size())
-      throw Error("the prompt has more placeholders {} than images ({})", printable(placeholder()), images.size());
-    const std::string text = prompt_text(images[n]);
-    chat.replace(at, placeholder().size(), text);
-    at += text.size();
-  }
-  if (n < images.size())
-    throw Error("the prompt has {} placeholders {} for {} images: the chat template may show no images", n,
-                printable(placeholder()), images.size());
-}
-
-std::vector<PromptEmbedding> VisionModel::place(std::span<const int32_t> tokens,
-                                                std::span<const EncodedImage> images) const {
-  std::vector<PromptEmbedding> placed;
-  size_t at = 0;
-  for (const EncodedImage& image : images)
-    for (const PromptEmbedding& run : image.runs) {
-      while (at < tokens.size() && tokens[at] != image_token()) ++at;
-      size_t end = at;
-      while (end < tokens.size() && tokens[end] == image_token() && end - at < static_cast<size_t>(run.n_rows)) ++end;
-      if (end - at != static_cast<size_t>(run.n_rows))
-        throw Error("the prompt has {} image tokens at {}, but the image has {} vectors there", end - at, at,
-                    run.n_rows);
-      placed.push_back(run);
-      placed.back().position = static_cast<int>(at);
-      at = end;
-    }
-  for (; at < tokens.size(); ++at)
-    if (tokens[at] == image_token()) throw Error("the prompt has more image tokens than the images have vectors");
-  return placed;
+ImageSettings low_detail(const VisionModel& vision) {
+  constexpr int kLowDetailTokens = 256;
+  for (const char* divides : {"Idefics3ImageProcessor", "SmolVLMImageProcessor", "Gemma3ImageProcessor"})
+    if (vision.processor() == divides) return {.splits = false};
+  return {.max_tokens = kLowDetailTokens};
 }
 
 }  // namespace ingot

@@ -1,13 +1,5 @@
-// VisionModel: the vision tower of a model, from pixels to the vectors that replace the image tokens of a prompt.
-//
-// The way of an image:
-//   prepare()  on any thread: resizes, crops and normalises the pixels. The number of tokens is known before any tower
-//              runs.
-//   expand()   the placeholder in the rendered prompt becomes the text that the model was trained on, with an image
-//              token for each vector.
-//   encode()   on the caller's thread, never the engine's: runs the tower, on a backend of its own.
-//   place()    after the prompt has become tokens: where the vectors go (Request::embeddings).
-// All functions may be called from any thread. Calls of encode() run one after another.
+// VisionModel: the vision tower of a model, from pixels to the vectors that replace the image tokens of a prompt. Calls
+// of encode() run one after another.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -18,8 +10,8 @@
 #include "backend/backend.h"
 #include "io/images/picture.h"
 #include "model/files/checkpoint.h"
-#include "model/vision/prepared_image.h"
-#include "text/chat_encode.h"
+#include "model/media/sense.h"
+#include "model/vision/box_unit.h"
 
 namespace ingot {
 
@@ -39,16 +31,13 @@ struct VisionOptions {
   bool is_needed = true;  // false: if the tower cannot be loaded, load_model() warns, and the model reads text only
 };
 
-class VisionModel {
+class VisionModel final : public Sense {
  public:
   // identity: of the tower's weights and of the processor's numbers, for digests.
   VisionModel(std::unique_ptr<ImageProcessor> processor, std::unique_ptr<Tower> tower, int32_t image_token,
               int32_t pad_token, std::string identity);
-  ~VisionModel();
+  ~VisionModel() override;
 
-  // The text that chat templates write for an image: "<image>", "<start_of_image>".
-  const std::string& placeholder() const { return placeholder_; }
-  int32_t image_token() const { return image_token_; }  // the token that stands for a vector
   std::string processor() const;  // the name of the processor that prepare() follows, in transformers
   int max_rows() const;           // the most vectors of an image without settings
 
@@ -59,28 +48,20 @@ class VisionModel {
   // Error if the text model does not fit the tower.
   void adapt(Config& to) const;
 
-  // Throws Error for a picture that the model cannot read (the ratio of its sides), and for a setting that the family
-  // lacks. content: the digest of the picture's file, which then tells this picture from others. Without it, the digest
-  // of the pixels does, which takes 3 ms for a million of them.
-  PreparedImage prepare(const Picture& picture, const ImageSettings& settings = {},
+  // Throws Error also for a picture that the model cannot read (the ratio of its sides), and for a setting that the
+  // family lacks.
+  PreparedMedia prepare(const MediaFile& file, const MediaLimits& limits, std::string_view content) const override;
+  // content: as above. Without it, the digest of the pixels tells the picture from others, which takes 3 ms for a
+  // million of them.
+  PreparedMedia prepare(const Picture& picture, const ImageSettings& settings = {},
                         std::string_view content = {}) const;
-  // The text that stands for the image in a prompt.
-  std::string prompt_text(const PreparedImage& image) const;
-  // Throws Error if the tower gives numbers that are not finite.
-  EncodedImage encode(const PreparedImage& image);
-
-  // Replaces the placeholders, in order, by the texts of the images. Throws Error if there are not as many
-  // placeholders as images.
-  void expand(RenderedChat& chat, std::span<const PreparedImage> images) const;
-  // The positions of the images' vectors in the prompt. Throws Error if the prompt's runs of image tokens do not fit
-  // the images.
-  std::vector<PromptEmbedding> place(std::span<const int32_t> tokens, std::span<const EncodedImage> images) const;
+  std::string prompt_text(const PreparedMedia& image) const override;
+  EncodedMedia encode(const PreparedMedia& image) override;
 
  private:
   const std::unique_ptr<ImageProcessor> processor_;
   const std::unique_ptr<Tower> tower_;
-  const std::string placeholder_;
-  const int32_t image_token_, pad_token_;
+  const int32_t pad_token_;
   const std::string identity_;
 };
 
@@ -96,5 +77,8 @@ struct VisionTokens {
 std::unique_ptr<VisionModel> make_vision(const TowerConfig& config, const ProcessorConfig& processor,
                                          std::unique_ptr<WeightSource> source, const VisionOptions& options,
                                          const VisionTokens& tokens, const std::string& digest);
+
+// The settings for OpenAI's detail "low": few tokens, as far as the family has a choice.
+ImageSettings low_detail(const VisionModel& vision);
 
 }  // namespace ingot

@@ -2,7 +2,7 @@
 #pragma once
 #include "server/answers/generation.h"
 #include "server/models/model_pool.h"
-#include "server/requests/image_source.h"
+#include "server/requests/media_source.h"
 #include "text/json_value.h"
 
 namespace ingot {
@@ -16,7 +16,7 @@ struct ApiCall {
   bool keeps_billing_header = false;  // AppOptions::keep_billing_header
   ModelPool& models;
   std::string name;  // of the model in the pool
-  const ImagePolicy& images;
+  const MediaPolicy& media;
   std::string_view file = {};  // of a form: the bytes of its file
 };
 

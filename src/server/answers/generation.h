@@ -27,8 +27,8 @@ namespace ingot {
 // A request for text, in a form that all APIs share.
 struct GenerationSpec {
   std::vector<std::vector<int32_t>> prompts;  // one, or several for completions; n choices for each prompt
-  std::vector<PromptEmbedding> embeddings = {};  // of the images in the only prompt
-  int image_tokens = 0;                          // of the prompt: those that the embeddings replace
+  std::vector<PromptEmbedding> embeddings = {};  // of the images and recordings in the only prompt
+  int image_tokens = 0, audio_tokens = 0;        // of the prompt: those that the embeddings replace
   SamplingParams sampling;                    // choice i of a prompt samples with seed + i
   int max_tokens = -1;  // of each answer, limited to the room in the context; -1: all of that room
   std::vector<std::string> stops;
@@ -80,7 +80,7 @@ struct TokenText {
 
 struct Totals {
   int prompt_tokens = 0, completion_tokens = 0, cached_tokens = 0;
-  int image_tokens = 0;                          // part of prompt_tokens
+  int image_tokens = 0, audio_tokens = 0;        // parts of prompt_tokens
   int accepted_drafts = 0, rejected_drafts = 0;  // drafts that steps verified
   int sampling_steps = 0;                        // steps that gave tokens of answers
   double draft_gain = 0;  // as Usage::draft_gain, of the choice with the most tokens

@@ -32,6 +32,7 @@ int GenerationRun::max_tokens(const std::vector<int32_t>& prompt) const {
 Totals GenerationRun::totals() const {
   Totals sum;
   sum.image_tokens = spec_.image_tokens;
+  sum.audio_tokens = spec_.audio_tokens;
   int fewest = spec_.max_tokens;
   for (const auto& prompt : spec_.prompts) {
     sum.prompt_tokens += static_cast<int>(prompt.size());

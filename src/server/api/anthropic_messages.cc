@@ -47,17 +47,16 @@ void append_message(const JsonValue& message, const std::string& where, JsonValu
           {{"id", string_member(block, "id", here)}, {"type", "function"}, {"function", function}});
     } else if (type == "tool_result") {
       const auto result = block.find("content");
-      out.push_back(
-          {{"role", "tool"},
-           {"tool_call_id", string_member(block, "tool_use_id", here)},
-           {"content",
-            result == block.end() || result->is_null() ? JsonValue("")
-                                                       : content_with_images(*result, here + ".content", {"text"})}});
+      out.push_back({{"role", "tool"},
+                     {"tool_call_id", string_member(block, "tool_use_id", here)},
+                     {"content", result == block.end() || result->is_null()
+                                     ? JsonValue("")
+                                     : content_with_media(*result, here + ".content", {"text"})}});
     } else {
       refuse_value(here + ".type", "must be text, image, thinking, tool_use or tool_result");
     }
   }
-  own["content"] = content_with_images(said, where + ".content", {"text"});
+  own["content"] = content_with_media(said, where + ".content", {"text"});
   if (own["content"] != "" || own.contains("tool_calls")) out.push_back(std::move(own));
 }
 
@@ -297,8 +296,8 @@ void answer_messages(const ApiCall& call) {
   AnswerForm form;
   ChatPrompt prompt = read_prompt(call, fields, form);
   spec.prompts = {prompt.tokens};
-  check_prompt(model, spec.prompts[0], "messages", prompt.images);
-  encode_images(call, prompt, spec);
+  check_prompt(model, spec.prompts[0], "messages", prompt.media);
+  encode_media(call, prompt, spec);
   shape_answer(call, std::move(form), spec);
   auto writer = std::make_unique<MessagesWriter>(model.id(), static_cast<int>(spec.prompts[0].size()));
   GenerationRun::start(call.model, std::move(ticket), std::move(spec), call.pacer, std::move(writer), call.responder);

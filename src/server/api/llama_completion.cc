@@ -224,7 +224,7 @@ ChatPrompt encode_named_images(const ApiCall& call, NamedImages named) {
     }
     rendered.text.append(named.text, begin, at == named.text.npos ? at : at - begin);
     if (at == named.text.npos) break;
-    rendered.text += call.model->images()->vision().placeholder();
+    rendered.text += call.model->vision().placeholder();
     begin = at + named.images[which].first.size();
     parts.push_back(image_data_part(std::exchange(named.images[which].second, {}),
                                     fmt::format("{}[{}]", named.field, which)));
@@ -232,10 +232,10 @@ ChatPrompt encode_named_images(const ApiCall& call, NamedImages named) {
   if (parts.size() < named.images.size())
     refuse_value(named.field, fmt::format("has {} images, but the prompt names {}", named.images.size(), parts.size()));
   JsonValue messages = {{{"content", std::move(parts)}}};
-  std::vector<ImageFile> files = take_images(call, messages);
+  std::vector<MediaFile> files = take_media(call, messages);
   try {
-    ChatPrompt prompt{.images = call.model->images()->prepare(std::move(files))};
-    expand_images(rendered, call.model->images()->vision(), prompt.images);
+    ChatPrompt prompt{.media = call.model->media()->prepare(std::move(files))};
+    call.model->media()->expand(rendered, prompt.media);
     prompt.tokens = model.tokenizer().encode(rendered.text, {.add_special = true, .parse_special = true});
     return prompt;
   } catch (const Error& error) {
@@ -261,7 +261,7 @@ void answer(const ApiCall& call, const Fields& fields, std::vector<Prompt> promp
                                .probabilities = n_probs > 0,
                                .timings = fields.boolean("timings_per_token").value_or(false)};
   for (size_t i = 0; i < prompts.size(); ++i) {
-    check_prompt(model, spec.prompts[i], prompts[i].path.c_str(), with_images.images);
+    check_prompt(model, spec.prompts[i], prompts[i].path.c_str(), with_images.media);
     options.prompts.push_back(model.tokenizer().decode(spec.prompts[i]));
     options.n_prompt.push_back(static_cast<int>(spec.prompts[i].size()));
   }
@@ -270,7 +270,7 @@ void answer(const ApiCall& call, const Fields& fields, std::vector<Prompt> promp
     for (const std::vector<int32_t>& prompt : spec.prompts) spec.slots.push_back(model.slots().choose(prompt));
   spec.slots.resize(spec.prompts.size(), spec.slots.back());
   options.slots = spec.slots;
-  encode_images(call, with_images, spec);
+  encode_media(call, with_images, spec);
   constrain_text(call, spec);
   options.warnings = spec.constraint_warnings;
   options.settings = settings_json(spec);
@@ -320,7 +320,7 @@ void answer_llama_completion(const ApiCall& call) {
   const JsonValue* images = fields.find("image_data");
   if (!fields.at("prompt").is_object() && (!images || images->empty()))
     return answer(call, fields, read_prompts(fields, call.model->tokenizer()));
-  if (!call.model->images())
+  if (!call.model->reads(MediaKind::kImage))
     refuse_value(images ? "image_data" : "prompt", "names images, but this model reads text only");
   ChatPrompt prompt = encode_named_images(call, read_named_images(fields));
   std::vector<Prompt> prompts = {{"prompt", prompt.tokens}};

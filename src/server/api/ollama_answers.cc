@@ -145,8 +145,8 @@ void run(const ApiCall& call, const Fields& fields, GenerationSpec spec, ServedM
 // Makes the prompt of a chat the request's prompt.
 void use_chat(const ApiCall& call, ChatPrompt prompt, const char* field, GenerationSpec& spec) {
   spec.prompts = {prompt.tokens};
-  check_prompt(*call.model, spec.prompts[0], field, prompt.images);
-  encode_images(call, prompt, spec);
+  check_prompt(*call.model, spec.prompts[0], field, prompt.media);
+  encode_media(call, prompt, spec);
 }
 
 // Encodes a chat in OpenAI's form. If the last message is the assistant's, the answer continues it.

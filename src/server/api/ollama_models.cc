@@ -13,7 +13,8 @@ JsonValue capabilities(const ServedModel& model) {
   if (!model.writes()) return {"embedding"};
   JsonValue names = {"completion", "tools"};
   if (can_think(model)) names.push_back("thinking");
-  if (model.images()) names.push_back("vision");
+  if (model.reads(MediaKind::kImage)) names.push_back("vision");
+  if (model.reads(MediaKind::kSound)) names.push_back("audio");
   if (infill_prompt(model.tokenizer(), {}, {}, false)) names.push_back("insert");
   return names;
 }

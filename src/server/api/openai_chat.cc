@@ -231,9 +231,9 @@ void answer_chat(const ApiCall& call) {
   ChatPrompt prompt = read_chat_prompt(call, fields, form);
   spec.prompts = {prompt.tokens};
   truncate_prompts(fields, model, spec);
-  check_prompt(model, spec.prompts[0], "messages", prompt.images);
+  check_prompt(model, spec.prompts[0], "messages", prompt.media);
   check_scores(fields, "prompt_logprobs", spec);
-  encode_images(call, prompt, spec);
+  encode_media(call, prompt, spec);
   form.splits_reasoning = fields.string("reasoning_format", 64).value_or("auto") != "none";
   shape_answer(call, std::move(form), spec);
   auto writer = std::make_unique<ChatWriter>(ChatWriter::Options{.model = model.id(),
@@ -255,7 +255,7 @@ void answer_chat_render(const ApiCall& call) {
   const ChatPrompt prompt = read_chat_prompt(call, fields, form);
   spec.prompts = {prompt.tokens};
   truncate_prompts(fields, *call.model, spec);
-  check_prompt(*call.model, spec.prompts[0], "messages", prompt.images);
+  check_prompt(*call.model, spec.prompts[0], "messages", prompt.media);
   AnswerText out(call.request, spec.prompts[0].capacity() * sizeof(int32_t));
   add_rendered(out, random_id("chatcmpl-"), *call.model, spec.prompts[0]);
   call.responder->respond({.body = out.take()});

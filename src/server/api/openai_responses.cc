@@ -38,7 +38,7 @@ void append_item(const JsonValue& item, const std::string& where, JsonValue& mes
     const std::string& role = string_member(item, "role", where);
     if (role != "user" && role != "assistant" && role != "system" && role != "developer")
       refuse_value(where + ".role", "must be user, assistant, system or developer");
-    JsonValue text = content_with_images(*content, where + ".content", kTextTypes);
+    JsonValue text = content_with_media(*content, where + ".content", kTextTypes);
     const bool joins = role == "assistant" && !messages.empty() && messages.back().contains("reasoning_content") &&
                        messages.back()["content"] == "";
     if (joins)
@@ -56,7 +56,7 @@ void append_item(const JsonValue& item, const std::string& where, JsonValue& mes
     if (output == item.end()) refuse_value(where + ".output", "is missing");
     messages.push_back({{"role", "tool"},
                         {"tool_call_id", string_member(item, "call_id", where)},
-                        {"content", content_with_images(*output, where + ".output", kTextTypes)}});
+                        {"content", content_with_media(*output, where + ".output", kTextTypes)}});
   } else if (type == "reasoning") {
     append_reasoning(item, where, messages);
   } else {
@@ -315,8 +315,8 @@ void answer_responses(const ApiCall& call) {
   ChatPrompt prompt = read_prompt(call, fields, form);
   spec.prompts = {prompt.tokens};
   truncate_prompts(fields, model, spec);
-  check_prompt(model, spec.prompts[0], "input", prompt.images);
-  encode_images(call, prompt, spec);
+  check_prompt(model, spec.prompts[0], "input", prompt.media);
+  encode_media(call, prompt, spec);
   spec.wants_tokens = true;  // to count the tokens of the reasoning
   JsonValue echo = echo_of(fields, spec, form);
   shape_answer(call, std::move(form), spec);

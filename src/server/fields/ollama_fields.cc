@@ -7,8 +7,9 @@
 #include <cmath>
 
 #include "base/ascii.h"
+#include "base/base64.h"
 #include "server/fields/constraint_fields.h"
-#include "server/fields/image_fields.h"
+#include "server/fields/media_fields.h"
 #include "text/chat_messages.h"
 
 namespace ingot {
@@ -107,6 +108,13 @@ JsonValue openai_messages(const JsonValue& messages) {
   return own;
 }
 
+// Ollama's clients send recordings as images.
+static bool is_recording(std::string_view base64) {
+  constexpr size_t kBeginning = 512;  // a multiple of 4
+  const auto bytes = from_base64(base64.substr(0, kBeginning));
+  return bytes && kind_of_file(*bytes) == MediaKind::kSound;
+}
+
 void add_ollama_images(const JsonValue& images, const std::string& where, JsonValue& message) {
   if (!images.is_array()) refuse_value(where, "must be an array");
   if (images.empty()) return;
@@ -114,7 +122,8 @@ void add_ollama_images(const JsonValue& images, const std::string& where, JsonVa
   for (size_t i = 0; i < images.size(); ++i) {
     const std::string here = fmt::format("{}[{}]", where, i);
     if (!images[i].is_string()) refuse_value(here, "must be Base64");
-    parts.push_back(image_data_part(images[i].get_ref<const std::string&>(), here));
+    const std::string& data = images[i].get_ref<const std::string&>();
+    parts.push_back(is_recording(data) ? recording_part(data, here) : image_data_part(data, here));
   }
   if (const auto content = message.find("content"); content != message.end() && *content != "")
     parts.push_back({{"type", "text"}, {"text", *content}});

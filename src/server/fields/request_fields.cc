@@ -266,14 +266,14 @@ ChatPrompt chat_prompt(const ApiCall& call, JsonValue messages, AnswerForm& form
     throw ApiError(400, fmt::format("{} is empty: it needs at least one message", param), param);
   if (messages.size() > kMaxMessages)
     throw ApiError(400, fmt::format("{} has {} messages: at most {}", param, messages.size(), kMaxMessages), param);
-  std::vector<ImageFile> files = take_images(call, messages);
+  std::vector<MediaFile> files = take_media(call, messages);
   try {
     ChatPrompt prompt;
-    if (!files.empty()) prompt.images = call.model->images()->prepare(std::move(files));
-    prompt.tokens = prompt.images.empty()
+    if (!files.empty()) prompt.media = call.model->media()->prepare(std::move(files));
+    prompt.tokens = prompt.media.empty()
                         ? encode_chat(model.tokenizer(), model.chat(), messages, form.tools, variables, end)
-                        : encode_chat_with_images(model.tokenizer(), model.chat(), messages, form.tools, variables, end,
-                                                  call.model->images()->vision(), prompt.images);
+                        : encode_chat_with_media(model.tokenizer(), model.chat(), messages, form.tools, variables, end,
+                                                 *model.media(), prompt.media);
     if (std::string change = model.chat().change_of(messages); !change.empty())
       form.warnings.push_back(std::move(change));
     return prompt;
@@ -348,7 +348,7 @@ std::string content_text(const JsonValue& content, const std::string& where, std
 }
 
 void check_prompt(const ServedModel& model, const std::vector<int32_t>& prompt, const char* param,
-                  std::span<const PromptImage> images) {
+                  std::span<const PromptMedia> media) {
   const size_t limit = static_cast<size_t>(model.n_ctx());
   if (prompt.empty()) throw ApiError(400, fmt::format("{} has no tokens: it needs at least one", param), param);
   for (size_t i = 0; i < prompt.size(); ++i)
@@ -363,7 +363,7 @@ void check_prompt(const ServedModel& model, const std::vector<int32_t>& prompt, 
       fmt::format("this model's maximum context length is {} tokens; the prompt has {}{} and the answer needs at least "
                   "1, together {}: shorten the prompt",
                   limit, prompt.size(),
-                  images.empty() ? "" : fmt::format(" ({} of them for {} images)", image_tokens(images), images.size()),
+                  media.empty() ? "" : fmt::format(" ({} of them for {})", media_tokens(media), media_count(media)),
                   prompt.size() + 1),
       param, "context_length_exceeded");
 }
@@ -389,6 +389,7 @@ JsonValue usage_json(const Totals& t) {
       {"completion_tokens_details",
        {{"accepted_prediction_tokens", t.accepted_drafts}, {"rejected_prediction_tokens", t.rejected_drafts}}}};
   if (t.image_tokens > 0) usage["prompt_tokens_details"]["image_tokens"] = t.image_tokens;
+  if (t.audio_tokens > 0) usage["prompt_tokens_details"]["audio_tokens"] = t.audio_tokens;
   add_clamped(usage, t);
   return usage;
 }
@@ -405,6 +406,7 @@ JsonValue timings_json(const Totals& t) {
                     {"predicted_per_second", rate(t.completion_tokens - 1, t.decode_ms)},
                     {"queue_ms", t.queue_ms}};
   if (t.image_tokens > 0) json["image_n"] = t.image_tokens;
+  if (t.audio_tokens > 0) json["audio_n"] = t.audio_tokens;
   if (const int n_drafts = t.accepted_drafts + t.rejected_drafts; n_drafts > 0) {
     json["draft_n"] = n_drafts;
     json["draft_n_accepted"] = t.accepted_drafts;

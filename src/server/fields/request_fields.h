@@ -3,7 +3,7 @@
 #pragma once
 #include "server/answers/api_call.h"
 #include "server/answers/generation.h"
-#include "server/fields/image_fields.h"
+#include "server/fields/media_fields.h"
 #include "server/requests/fields.h"
 #include "text/chat_encode.h"
 
@@ -62,7 +62,7 @@ std::string content_text(const JsonValue& content, const std::string& where, std
 
 // Throws ApiError context_length_exceeded, with both numbers, if the prompt leaves no room for an answer.
 void check_prompt(const ServedModel& model, const std::vector<int32_t>& prompt, const char* param,
-                  std::span<const PromptImage> images = {});
+                  std::span<const PromptMedia> images = {});
 
 // Reserves room for n sequences in the queue. Throws ApiError 429 if the queue is full.
 ServedModel::Ticket admit(ServedModel& model, int n);

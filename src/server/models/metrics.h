@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "engine/engine.h"
-#include "model/vision/image_cache.h"
+#include "model/media/media_cache.h"
 
 namespace ingot {
 
@@ -66,7 +66,7 @@ struct MetricsSource {
   EngineGauges gauges;
   RunnerInfo info;
   std::vector<DeviceBytes> devices = {};
-  ImageFigures images = {};  // of a model that reads images
+  MediaFigures images = {};  // of a model that reads images
 };
 
 // Prints the figures of all models; `prefix` is "ingot:" or "vllm:".

@@ -16,9 +16,11 @@
 #include "engine/engine.h"
 #include "engine/speculate/modes.h"
 #include "io/huggingface/generation_config.h"
+#include "model/ears/ear_model.h"
+#include "model/media/media_cache.h"
 #include "model/speech/speech_model.h"
 #include "model/vectors/embedder.h"
-#include "model/vision/image_cache.h"
+#include "model/vision/vision_model.h"
 #include "server/models/embed_queue.h"
 #include "server/models/metrics.h"
 #include "server/models/slots.h"
@@ -48,8 +50,9 @@ struct ServedModelParts {
   const CallFormat* call_format = nullptr;  // the form of calls and reasoning; null: derived from the template
   std::unique_ptr<Runner> runner;
   std::unique_ptr<VisionModel> vision = {};  // of a model that also reads images
-  ImageLimits image_limits = {};
-  size_t image_cache_bytes = size_t{256} << 20;
+  std::unique_ptr<EarModel> ears = {};       // of a model that also reads recordings
+  MediaLimits media_limits = {};
+  size_t media_cache_bytes = size_t{256} << 20;
   std::unique_ptr<Embedder> embedder = {};  // set instead of runner and tokenizer: the model embeds or ranks
   std::unique_ptr<SpeechModel> speech = {};  // or this: the model transcribes recordings
   AudioLimits audio_limits = {};
@@ -82,10 +85,10 @@ class ServedModel {
       metrics.on_step(stats);
       if (next) next(stats);
     };
-    if (parts_.vision) {
-      images_.emplace(*parts_.vision, parts_.image_limits, parts_.image_cache_bytes);
-      parts_.chat.read_images(parts_.vision->placeholder());
-    }
+    if (parts_.vision || parts_.ears)
+      media_.emplace(parts_.vision.get(), parts_.ears.get(), parts_.media_limits, parts_.media_cache_bytes);
+    if (parts_.vision) parts_.chat.read(MediaKind::kImage, parts_.vision->placeholder());
+    if (parts_.ears) parts_.chat.read(MediaKind::kSound, parts_.ears->placeholder());
     thinking_ = thinking_controls(parts_.chat);
     answers_.emplace(*parts_.tokenizer, parts_.chat, info_.n_vocab,
                      AnswerModel::Options{parts_.call_format, parts_.constraint_bytes, parts_.lenient_schemas});
@@ -128,8 +131,10 @@ class ServedModel {
   bool any_order() const { return parts_.any_order; }
   Speculate speculate() const { return parts_.speculate; }
   DraftModel* draft() const { return parts_.draft.get(); }
-  ImageCache* images() { return images_ ? &*images_ : nullptr; }  // null: the model reads no images
-  const ImageCache* images() const { return images_ ? &*images_ : nullptr; }
+  MediaCache* media() { return media_ ? &*media_ : nullptr; }  // null: the model reads text only
+  const MediaCache* media() const { return media_ ? &*media_ : nullptr; }
+  bool reads(MediaKind kind) const { return media_ && media_->sense(kind) != nullptr; }
+  const VisionModel& vision() const { return *parts_.vision; }  // of a model that reads images
   EmbedQueue& embeds() { return *embeds_; }  // of a model that embeds or ranks
   const Embedder& embedder() const { return *parts_.embedder; }
   SpeechModel& speech() { return *parts_.speech; }  // of a model that hears
@@ -230,7 +235,7 @@ class ServedModel {
   ThinkingControls thinking_;
   std::optional<AnswerModel> answers_;
   std::optional<Slots> slots_;
-  std::optional<ImageCache> images_;
+  std::optional<MediaCache> media_;
 
  public:
   ModelMetrics metrics;

@@ -72,7 +72,7 @@ def test_a_broken_projector_beside_the_model_costs_a_warning(cat, tmp_path):
     ingot("convert", MODEL, whole)
     (tmp_path / "mmproj.gguf").write_bytes(b"GGUF broken")
     done = ingot("run", whole, "-p", "hello", "-n", "1")
-    assert "its vision tower cannot be loaded" in done.stderr
+    assert "the model reads text only, because its mmproj file cannot be read" in done.stderr
     named = ingot("run", whole, "-p", "hello", "-n", "1", "--mmproj", tmp_path / "mmproj.gguf", ok=False)
     assert named.returncode == 1 and "mmproj.gguf" in named.stderr
 
@@ -80,7 +80,7 @@ def test_a_broken_projector_beside_the_model_costs_a_warning(cat, tmp_path):
 @pytest.mark.parametrize("args, words", [
     (["-i", "/nonexistent.png", "-p", "x"], "cannot open '/nonexistent.png'"),
     (["-i", str(MODEL / "config.json"), "-p", "x"], "this program reads JPEG"),
-    (["-i", "-", "-f", "-"], "standard input is either the prompt or an image"),
+    (["-i", "-", "-f", "-"], "standard input is either the prompt, an image or a recording"),
 ])
 def test_bad_images(args, words):
     done = run(*args, ok=False)
@@ -90,7 +90,7 @@ def test_bad_images(args, words):
 def test_too_large(cat):
     assert "the limit is 10 pixels" in run("-i", cat, "-p", "x", "--image-max-pixels", "10", ok=False).stderr
     assert "1 image" in run("-i", cat, "-p", "x" * 20).stderr
-    assert "give fewer images or -c N" in run("-i", cat, "-p", "x", "-c", "32", ok=False).stderr
+    assert "give fewer or -c N" in run("-i", cat, "-p", "x", "-c", "32", ok=False).stderr
 
 
 def test_raw_prompts_have_no_place_for_images(cat):
@@ -107,11 +107,11 @@ def test_chat(cat, tmp_path):
     out = talk(f"/image {cat}", "what", "/stats", "/tokens", "again", "/stats", f"/save {saved}", "/regen", "/edit new", "/tokens", folder=tmp_path)
     assert "The next question has 1 image." in out
     n = GOLDEN["prompts"][0]["n_vectors"]
-    assert out.count(f"{n} of them of images") == 4, out
+    assert out.count(f"{n} of them for 1 image") == 4, out
     messages = json.loads(saved.read_text())
     assert messages[0]["content"][0]["type"] == "image_url" and messages[0]["content"][1] == {"type": "text", "text": "what"}
     out = talk(f"/load {saved}", "/tokens", "/undo", "/undo", "/tokens", folder=tmp_path)
-    assert f"{n} of them of images" in out and "Taken back: what" in out and "has 0 of" in out
+    assert f"{n} of them for 1 image" in out and "Taken back: what" in out and "has 0 of" in out
 
 
 def test_chat_keeps_and_drops_waiting_images(cat, tmp_path):

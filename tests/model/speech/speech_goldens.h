@@ -11,6 +11,7 @@
 #include "io/ggml_bytes.h"
 #include "io/huggingface/safetensors.h"
 #include "model/golden_models.h"
+#include "model/speech/golden_sound.h"
 #include "model/speech/speech_model.h"
 #include "text/tokenizers/unicode.h"
 
@@ -18,20 +19,6 @@ namespace ingot {
 
 inline const fs::path kSpeechData = fs::path(INGOT_TEST_DATA) / "speech";
 inline constexpr size_t kGoldenSamples = 4 * 9600 + 5000;
-
-// The sound of the script: noise whose loudness changes, with a square wave.
-inline std::vector<float> golden_sound(size_t n, uint32_t seed = 1) {
-  std::vector<float> samples;
-  uint32_t state = seed;
-  for (size_t i = 0; i < n; ++i) {
-    state = (state * 1103515245u + 12345u) & 0x7FFFFFFFu;
-    const double noise = static_cast<double>((state >> 8) % 4096) / 4096 - 0.5;
-    const double loudness = static_cast<double>(1 + i / 2400 % 5) / 16;
-    const double wave = i / (20 + i / 4800 % 7 * 8) % 2 != 0 ? 0.25 : -0.25;
-    samples.push_back(static_cast<float>(loudness * (noise + wave)));
-  }
-  return samples;
-}
 
 inline nlohmann::json speech_goldens() {
   return nlohmann::json::parse(read_file((kSpeechData / "goldens.json").string()));

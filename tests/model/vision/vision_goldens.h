@@ -48,8 +48,8 @@ inline LoadedModel load_vision(const fs::path& directory, const std::string& dev
 }
 
 // The pictures of a prompt of goldens.json.
-inline std::vector<PreparedImage> prepared_images(const VisionModel& vision, const nlohmann::json& prompt) {
-  std::vector<PreparedImage> images;
+inline std::vector<PreparedMedia> prepared_images(const VisionModel& vision, const nlohmann::json& prompt) {
+  std::vector<PreparedMedia> images;
   for (size_t i = 0; i < prompt["sizes"].size(); ++i) {
     const auto& size = prompt["sizes"][i];
     ImageSettings settings;

@@ -15,7 +15,7 @@ using testing::HasSubstr;
 class Vision : public testing::TestWithParam<std::string> {};
 
 // The 8-bit values behind normalised pixels, of all tiles.
-std::vector<double> pixel_values(const PreparedImage& image, const nlohmann::json& processor) {
+std::vector<double> pixel_values(const PreparedMedia& image, const nlohmann::json& processor) {
   std::vector<double> values;
   for (const ImageTile& tile : image.tiles)
     for (size_t i = 0, n = size_t{1} * tile.width * tile.height; i < 3 * n; ++i) {
@@ -44,7 +44,7 @@ TEST_P(Vision, PixelsEqualThoseOfTheProcessor) {
       if (is_gguf && golden["splits"].get<bool>()) continue;  // such files have no numbers of pan and scan
       ImageSettings settings;
       if (golden["splits"].get<bool>()) settings.splits = true;
-      const PreparedImage image =
+      const PreparedMedia image =
           model.vision->prepare(golden_picture(golden["size"][0], golden["size"][1], golden["seed"]), settings);
       const std::vector<double> values = pixel_values(image, processor);
       ASSERT_EQ(values.size(), golden["n"].get<size_t>());
@@ -64,14 +64,14 @@ TEST_P(Vision, PromptsAndVectorsEqualThoseOfTransformers) {
       const LoadedModel model = load_vision(kVisionModels / GetParam(), device, is_gguf);
       for (const auto& golden : goldens["prompts"]) {
         if (is_gguf && golden["splits"].get<bool>()) continue;
-        const std::vector<PreparedImage> images = prepared_images(*model.vision, golden);
+        const std::vector<PreparedMedia> images = prepared_images(*model.vision, golden);
         RenderedChat chat{.text = golden["text"], .quoted = {}};
         model.vision->expand(chat, images);
         const std::vector<int32_t> tokens = encode_rendered(*model.tokenizer, chat);
         EXPECT_EQ(tokens, golden["tokens"].get<std::vector<int32_t>>());
-        std::vector<EncodedImage> encoded;
+        std::vector<EncodedMedia> encoded;
         std::vector<std::vector<float>> rows;
-        for (const PreparedImage& image : images) {
+        for (const PreparedMedia& image : images) {
           encoded.push_back(model.vision->encode(image));
           for (const PromptEmbedding& run : encoded.back().runs) {
             const size_t width = run.rows.size() / static_cast<size_t>(run.n_rows);
@@ -91,7 +91,7 @@ TEST_P(Vision, PromptsAndVectorsEqualThoseOfTransformers) {
         EXPECT_LT(largest_difference(got, expected), allowed_error(device) * deviation(expected));
         EXPECT_EQ(model.vision->place(tokens, encoded).size(), [&] {
           size_t n = 0;
-          for (const EncodedImage& image : encoded) n += image.runs.size();
+          for (const EncodedMedia& image : encoded) n += image.runs.size();
           return n;
         }());
       }
@@ -112,7 +112,7 @@ TEST_P(Vision, ImagesHaveDigestsOfTheirPixelsAndSettings) {
 
 TEST_P(Vision, ExpandNeedsAnImageForEachPlaceholder) {
   const LoadedModel model = load_vision(kVisionModels / GetParam(), "ref", false);
-  const std::vector<PreparedImage> one = {model.vision->prepare(golden_picture(8, 8, 0))};
+  const std::vector<PreparedMedia> one = {model.vision->prepare(golden_picture(8, 8, 0))};
   const auto error_of = [&](std::string text, std::vector<size_t> quoted = {}) -> std::string {
     RenderedChat chat{.text = std::move(text), .quoted = std::move(quoted)};
     try {
@@ -127,9 +127,9 @@ TEST_P(Vision, ExpandNeedsAnImageForEachPlaceholder) {
   EXPECT_THAT(error_of("a"), HasSubstr("0 placeholders"));
   EXPECT_THAT(error_of(mark + mark), HasSubstr("more placeholders"));
   EXPECT_EQ(error_of(mark + " said " + mark, {mark.size() + 6}), "") << "the second is a user's text";
-  const std::vector<int32_t> tokens = {model.vision->image_token()};
+  const std::vector<int32_t> tokens = {model.vision->token()};
   EXPECT_THROW(model.vision->place(tokens, {}), Error);
-  const std::vector<EncodedImage> encoded = {model.vision->encode(one[0])};
+  const std::vector<EncodedMedia> encoded = {model.vision->encode(one[0])};
   EXPECT_THROW(model.vision->place(std::vector<int32_t>{1, 2}, encoded), Error);
 }
 
@@ -262,7 +262,7 @@ TEST(VisionFaults, ATowerThatIsNotNeededMayFail) {
                                        VisionOptions{.backend = {.device = "ref"}, .mmproj = {}, .is_needed = false});
   EXPECT_EQ(model.vision, nullptr);
   EXPECT_NE(model.runner, nullptr);
-  EXPECT_THAT(log.text(), HasSubstr("reads text only"));
+  EXPECT_THAT(log.text(), HasSubstr("the model reads no images"));
 }
 
 TEST(VisionFaults, ModelsWithoutATowerHaveNone) {

@@ -17,7 +17,7 @@ const nlohmann::json kAskedWithImage = {
 // A server whose model has the tower of the tiny SmolVLM.
 Rig seeing_rig(int max_queue) {
   AppOptions options;
-  options.images.max_queue = max_queue;
+  options.media.max_queue = max_queue;
   return Rig({}, 64, options, [](ServedModelParts& parts) {
     parts.vision = load_vision(kVisionModels / "smolvlm", "ref", false).vision;
   });

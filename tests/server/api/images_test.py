@@ -161,7 +161,7 @@ def test_limits_say_which(seeing):
     error = chat(seeing, [image(data_url(CAT))] * 4).error(400, "messages[0].content[3]")
     assert error["code"] == "too_many_images" and "more than 3 images" in error["message"]
     error = chat(seeing, [{"type": "text", "text": "x" * 500}, image(data_url(CAT))]).error(400)
-    assert error["code"] == "context_length_exceeded" and "for 1 images" in error["message"], error
+    assert error["code"] == "context_length_exceeded" and "for 1 image)" in error["message"], error
     assert "cannot cut" in chat(seeing, [image(data_url(CAT))], truncate_prompt_tokens=5).error(400)["message"]
     error = seeing.post("/v1/chat/completions", {"messages": [{"role": "system", "content": [image(data_url(CAT))]}]}).error(400)
     assert "images belong in messages of the role user or tool" in error["message"]

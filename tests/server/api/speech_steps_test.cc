@@ -33,7 +33,7 @@ TEST(SpeechSteps, EachStepIsAWindow) {
   ModelPool pool({}, {});
   const HttpRequest request{.method = "POST", .path = "/v1/audio/transcriptions"};
   const JsonValue body = {{"file", "a.wav"}, {"language", "de"}};
-  const ImagePolicy images;
+  const MediaPolicy images;
   const auto recorder = std::make_shared<Recorder>();
   {
     const AnswerSteps next =

@@ -1,5 +1,5 @@
-// ImageCache: a second turn decodes and encodes nothing, the memory is bounded, and errors name the image.
-#include "model/vision/image_cache.h"
+// MediaCache: a second turn decodes and encodes nothing, the memory is bounded, and errors name the image.
+#include "model/media/media_cache.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ std::vector<std::byte> image_test_bytes(const std::string& name) {
   return {bytes, bytes + text.size()};
 }
 
-ImageFile image_test_file(const std::string& name, ImageSettings settings = {}) {
+MediaFile image_test_file(const std::string& name, ImageSettings settings = {}) {
   return {.bytes = std::make_shared<const std::vector<std::byte>>(image_test_bytes(name)),
           .settings = settings,
           .where = name};
@@ -25,24 +25,25 @@ ImageFile image_test_file(const std::string& name, ImageSettings settings = {}) 
 // The tiny SmolVLM, which takes the prompt "<image>" for each image.
 struct ImageRig {
   explicit ImageRig(size_t max_bytes = size_t{1} << 20)
-      : model(load_vision(kVisionModels / "smolvlm", "ref", false)), cache(*model.vision, {}, max_bytes) {}
+      : model(load_vision(kVisionModels / "smolvlm", "ref", false)),
+        cache(model.vision.get(), nullptr, {}, max_bytes) {}
 
-  std::vector<PromptEmbedding> encode(std::vector<ImageFile> files) {
-    std::vector<PromptImage> images = cache.prepare(std::move(files));
+  std::vector<PromptEmbedding> encode(std::vector<MediaFile> files) {
+    std::vector<PromptMedia> images = cache.prepare(std::move(files));
     RenderedChat rendered;
     for (size_t i = 0; i < images.size(); ++i) rendered.text += model.vision->placeholder();
-    expand_images(rendered, *model.vision, images);
+    cache.expand(rendered, images);
     tokens = encode_rendered(*model.tokenizer, rendered);
-    EXPECT_EQ(std::ranges::count(tokens, model.vision->image_token()), image_tokens(images));
+    EXPECT_EQ(std::ranges::count(tokens, model.vision->token()), media_tokens(images));
     return cache.encode(images, tokens);
   }
 
   LoadedModel model;
-  ImageCache cache;
+  MediaCache cache;
   std::vector<int32_t> tokens;
 };
 
-TEST(ImageCache, ASecondTurnEncodesNothing) {
+TEST(MediaCache, ASecondTurnEncodesNothing) {
   ImageRig rig;
   const auto first = rig.encode({image_test_file("rgb.png")});
   EXPECT_EQ(rig.cache.figures().n_encoded, 1u);
@@ -57,7 +58,7 @@ TEST(ImageCache, ASecondTurnEncodesNothing) {
   }
 }
 
-TEST(ImageCache, SettingsAreOtherImages) {
+TEST(MediaCache, SettingsAreOtherImages) {
   ImageRig rig;
   rig.encode({image_test_file("rgb.png")});
   const size_t n_whole = rig.encode({image_test_file("rgb.png", {.splits = false})}).size();
@@ -65,7 +66,7 @@ TEST(ImageCache, SettingsAreOtherImages) {
   EXPECT_EQ(rig.cache.figures().n_encoded, 2u);
 }
 
-TEST(ImageCache, TheLongestUnusedLeavesFirst) {
+TEST(MediaCache, TheLongestUnusedLeavesFirst) {
   ImageRig sized;
   sized.encode({image_test_file("rgb.png")});
   const size_t one = sized.cache.figures().n_bytes;
@@ -84,7 +85,7 @@ TEST(ImageCache, TheLongestUnusedLeavesFirst) {
   EXPECT_TRUE(encodes("rgb.gif"));
 }
 
-TEST(ImageCache, WithoutMemoryEveryImageIsEncoded) {
+TEST(MediaCache, WithoutMemoryEveryImageIsEncoded) {
   ImageRig rig(0);
   rig.encode({image_test_file("rgb.png")});
   rig.encode({image_test_file("rgb.png")});
@@ -92,25 +93,28 @@ TEST(ImageCache, WithoutMemoryEveryImageIsEncoded) {
   EXPECT_EQ(rig.cache.figures().n_bytes, 0u);
 }
 
-TEST(ImageCache, ErrorsNameTheImage) {
+TEST(MediaCache, ErrorsNameTheImage) {
   ImageRig rig;
-  ImageFile cut = image_test_file("rgb.png");
+  MediaFile cut = image_test_file("rgb.png");
   std::vector<std::byte> bytes = image_test_bytes("rgb.png");
   bytes.resize(100);
   cut.bytes = std::make_shared<const std::vector<std::byte>>(bytes);
-  EXPECT_THAT([&] { rig.cache.prepare({image_test_file("rgb.gif"), cut}); },
-              ::testing::ThrowsMessage<Error>(::testing::StartsWith("rgb.png: the image is a truncated PNG file")));
+  EXPECT_THAT(
+      [&] {
+        rig.cache.prepare({image_test_file("rgb.gif"), cut});
+      },
+      ::testing::ThrowsMessage<Error>(::testing::StartsWith("rgb.png: the image is a truncated PNG file")));
   EXPECT_THAT([&] { rig.cache.prepare({image_test_file("rgb.gif", {.max_tokens = 5})}); },
               ::testing::ThrowsMessage<Error>(::testing::StartsWith("rgb.gif: ")));
 }
 
-TEST(ImageCache, APromptNeedsAPlaceholderForEachImage) {
+TEST(MediaCache, APromptNeedsAPlaceholderForEachImage) {
   ImageRig rig;
-  const std::vector<PromptImage> images = rig.cache.prepare({image_test_file("rgb.png")});
+  const std::vector<PromptMedia> images = rig.cache.prepare({image_test_file("rgb.png")});
   RenderedChat none{.text = "no image", .quoted = {}};
-  EXPECT_THROW(expand_images(none, *rig.model.vision, images), Error);
+  EXPECT_THROW(rig.cache.expand(none, images), Error);
   RenderedChat quoted{.text = "<image>", .quoted = {0}};
-  EXPECT_THROW(expand_images(quoted, *rig.model.vision, images), Error);
+  EXPECT_THROW(rig.cache.expand(quoted, images), Error);
 }
 
 }  // namespace

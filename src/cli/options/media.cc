@@ -1,4 +1,4 @@
-#include "cli/options/images.h"
+#include "cli/options/media.h"
 
 #include <CLI/CLI.hpp>
 
@@ -12,16 +12,16 @@ void add_image_options(CLI::App& app, ImageFlags& flags) {
   flags.is_wanted = true;
   auto* mmproj =
       app.add_option("--mmproj", flags.mmproj,
-                     "GGUF file with the model's vision tower; default: the mmproj file beside the model, or "
-                     "the tower in the model's directory")
+                     "GGUF file with the model's vision tower or ears; default: the mmproj file beside the model, or "
+                     "those in the model's directory")
           ->check(CLI::ExistingFile);
-  app.add_flag("--no-images,--no-mmproj", flags.is_off, "do not load the vision tower: the model reads text only")
+  app.add_flag("--no-images,--no-mmproj", flags.is_off, "load neither vision tower nor ears: the model reads text only")
       ->excludes(mmproj);
-  app.add_option("--image-max-bytes", flags.limits.max_bytes, "maximum size of an image's file, such as 32MiB")
+  app.add_option("--image-max-bytes", flags.limits.images.max_bytes, "maximum size of an image's file, such as 32MiB")
       ->transform(CLI::AsSizeValue(false))
       ->check(CLI::Range(uint64_t{1024}, uint64_t{1} << 30))
       ->capture_default_str();
-  app.add_option("--image-max-pixels", flags.limits.max_pixels, "maximum number of pixels of an image")
+  app.add_option("--image-max-pixels", flags.limits.images.max_pixels, "maximum number of pixels of an image")
       ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 30))
       ->capture_default_str();
   app.add_option("--image-max-tokens", flags.max_tokens,
@@ -30,7 +30,8 @@ void add_image_options(CLI::App& app, ImageFlags& flags) {
       ->check(CLI::Range(1, 1 << 16))
       ->capture_default_str();
   app.add_option("--image-cache", flags.cache_bytes,
-                 "maximum memory of encoded images that are kept for the next turn, such as 256MiB; 0: keep none")
+                 "maximum memory of encoded images and recordings that are kept for the next turn, such as 256MiB; 0: "
+                 "keep none")
       ->transform(CLI::AsSizeValue(false))
       ->capture_default_str();
 }
@@ -44,14 +45,16 @@ std::optional<VisionOptions> tower_options(const ImageFlags& flags, const Checkp
   return options;
 }
 
-void place_images(LoadedModel& model) {
-  if (model.vision && model.chat) model.chat->read_images(model.vision->placeholder());
+void open_media_cache(const LoadedModel& model, const ImageFlags& flags, std::optional<MediaCache>& cache) {
+  if (model.vision || model.ears) cache.emplace(model.vision.get(), model.ears.get(), flags.limits, flags.cache_bytes);
 }
 
-ImageFile read_image_file(const std::string& path, const ImageLimits& limits) {
-  const std::string text = read_file(path, limits.max_bytes);
+MediaFile read_media_file(const std::string& path, MediaKind kind, const MediaLimits& limits) {
+  const std::string text =
+      read_file(path, kind == MediaKind::kImage ? limits.images.max_bytes : limits.sounds.max_bytes);
   const auto* bytes = reinterpret_cast<const std::byte*>(text.data());
   return {.bytes = std::make_shared<const std::vector<std::byte>>(bytes, bytes + text.size()),
+          .kind = kind,
           .where = path == "-" ? "standard input" : printable(path)};
 }
 
