@@ -103,11 +103,16 @@ constexpr const char* kMistralTemplate = R"({{- bos_token }}
 {%- endif %}
 {%- endfor %})";
 
-std::optional<ChatTemplate> load_chat_template(const Checkpoint& checkpoint, const Tokenizer& tokenizer) {
+std::optional<std::string> chat_template_source(const Checkpoint& checkpoint) {
   auto source = checkpoint.chat_template();
+  if (source == "rwkv-world") return kRwkvWorldTemplate;
+  if (source == "mistral-v7-tekken") return kMistralTemplate;
+  return source;
+}
+
+std::optional<ChatTemplate> load_chat_template(const Checkpoint& checkpoint, const Tokenizer& tokenizer) {
+  auto source = chat_template_source(checkpoint);
   if (!source) return std::nullopt;
-  if (*source == "rwkv-world") source = kRwkvWorldTemplate;
-  if (*source == "mistral-v7-tekken") source = kMistralTemplate;
   return ChatTemplate(*std::move(source), token_text(tokenizer, tokenizer.bos()),
                       token_text(tokenizer, tokenizer.eos()));
 }

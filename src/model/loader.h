@@ -23,7 +23,10 @@ struct LoadedModel {
   double load_ms = 0;
 };
 
-// The checkpoint's chat template; nothing if it has none.
+// The Jinja source of the checkpoint's chat template; nothing if it has none. Some checkpoints only name a template that
+// ingot has.
+std::optional<std::string> chat_template_source(const Checkpoint& checkpoint);
+// The template itself.
 std::optional<ChatTemplate> load_chat_template(const Checkpoint& checkpoint, const Tokenizer& tokenizer);
 
 // The options of towers that run on the first device of the runner. If no projector (mmproj) is named, it is the one

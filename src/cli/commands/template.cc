@@ -7,6 +7,7 @@
 #include "cli/options/commands.h"
 #include "cli/options/options.h"
 #include "io/json.h"
+#include "model/loader.h"
 #include "text/chat.h"
 
 namespace ingot {
@@ -59,7 +60,7 @@ Source read_source(const TemplateVerb& o) {
   if (source.bos.empty() && tokenizer->bos()) source.bos = tokenizer->token_text(*tokenizer->bos());
   if (source.eos.empty() && tokenizer->eos()) source.eos = tokenizer->token_text(*tokenizer->eos());
   if (!o.template_file.empty()) return source;
-  const auto text = checkpoint->chat_template();
+  const auto text = chat_template_source(*checkpoint);
   if (!text) throw Error("{}: this model has no chat template: give one with --template-file", printable(o.model));
   source.text = *text;
   return source;

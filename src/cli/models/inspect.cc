@@ -16,10 +16,14 @@
 #include "cli/options/built_in.h"
 #include "cli/options/commands.h"
 #include "cli/options/options.h"
+#include "io/huggingface/directory.h"
+#include "model/ears/ear_config.h"
 #include "model/files/load_quantizer.h"
+#include "model/loader.h"
 #include "model/program/kv_caches.h"
 #include "model/speech/speech_files.h"
 #include "model/vectors/embedder.h"
+#include "model/vision/tower_config.h"
 #include "text/json_value.h"
 
 namespace ingot {
@@ -359,6 +363,21 @@ void print_text(const JsonValue& json, int indent) {
   }
 }
 
+// The parts of a directory that ingot does not run: "the eyes and the ears"; empty: none.
+std::string parts_left_out(const Checkpoint& checkpoint) {
+  const HfDirectory* directory = checkpoint.directory();
+  if (directory == nullptr) return "";
+  const JsonDocument document = directory->document("config.json");
+  const Json root = document.root();
+  const auto thinker = root.find("thinker_config");  // of models that also speak
+  const auto has = [&](const char* key) { return root.find(key) || (thinker && thinker->find(key)); };
+  std::vector<std::string> parts;
+  if (has("vision_config") && !is_known_tower(root)) parts.emplace_back("the eyes");
+  if (has("audio_config") && !has_known_ears(root)) parts.emplace_back("the ears");
+  if (has("talker_config")) parts.emplace_back("the voice");
+  return fmt::format("{}", fmt::join(parts, " and "));
+}
+
 void inspect(InspectOptions& o) {
   if (o.kernels) {
     BenchSubject subject{.model = o.model, .shape = o.shape, .type = o.type};
@@ -375,7 +394,7 @@ void inspect(InspectOptions& o) {
   }
   const auto checkpoint = open_model_file(o.model);
   if (o.show_template) {
-    const auto source = checkpoint->chat_template();
+    const auto source = chat_template_source(*checkpoint);
     if (!source) throw Error("this model has no chat template");
     fmt::print("{}\n", *source);
     return;
@@ -396,6 +415,8 @@ void inspect(InspectOptions& o) {
   for (const JsonValue& t : tensors)
     fmt::print("{:<40} {:<14} {:<20} {}\n", printable(t["name"].get<std::string>()), t["type"].get<std::string>(),
                t["shape"].dump(), human_bytes(t["bytes"].get<uint64_t>()));
+  if (const std::string parts = parts_left_out(*checkpoint); !parts.empty())
+    fmt::print(stderr, "ingot: warning: ingot does not run {} of this model\n", parts);
   for (const std::string& warning : facts.warnings) fmt::print(stderr, "ingot: warning: {}\n", printable(warning));
 }
 

@@ -117,23 +117,10 @@ class HfCheckpoint final : public Checkpoint {
     add_tensors(*weights, facts);
     const JsonDocument config = directory_.document("config.json");
     for (const auto& [key, value] : config.root().members()) facts.metadata.emplace_back(key, value.render());
-    add_left_out(config.root(), facts);
     return facts;
   }
 
  private:
-  // Models that also read images or sound, or speak: ingot runs their text part.
-  static void add_left_out(const Json& root, CheckpointFacts& facts) {
-    constexpr std::pair<const char*, const char*> kParts[] = {
-        {"vision_config", "images"}, {"audio_config", "sound"}, {"talker_config", "speech"}};
-    const auto thinker = root.find("thinker_config");
-    std::vector<std::string> parts;
-    for (const auto& [key, what] : kParts)
-      if (root.find(key) || (thinker && thinker->find(key))) parts.emplace_back(what);
-    if (!parts.empty())
-      facts.warnings.push_back(fmt::format("only the model's text part runs, without {}", fmt::join(parts, " and ")));
-  }
-
   // A quantized matrix counts as one tensor, even if it is stored in several. If the quantization is not known, each
   // stored tensor counts.
   void add_tensors(const Safetensors& weights, CheckpointFacts& facts) const {

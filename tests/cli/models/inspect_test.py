@@ -1,5 +1,6 @@
 """ingot inspect for programs and for people: metadata with the file's types, and the progress of a long measurement."""
 import json
+import shutil
 import struct
 
 from conftest import DATA, SOURCE
@@ -68,3 +69,20 @@ def test_a_quantized_file_that_grew(ingot, tmp_path, models):
     assert "larger" not in done.stderr
     done = ingot("quantize", small, big, "Q8_0", "--allow-requantize")
     assert "big.gguf is larger than the original model" in done.stderr
+
+
+def test_parts_that_do_not_run_are_named(ingot, tmp_path):
+    for model in ("vision/smolvlm", "ears/voxtral"):
+        assert ingot("inspect", DATA / model).stderr == ""
+    shutil.copytree(DATA / "ears" / "voxtral", tmp_path / "model")
+    path = tmp_path / "model" / "config.json"
+    config = json.loads(path.read_text()) | {"model_type": "of_2030", "vision_config": {}}
+    path.write_text(json.dumps(config))
+    assert ingot("inspect", tmp_path / "model").stderr == "ingot: warning: ingot does not run the eyes and the ears of this model\n"
+
+
+def test_a_template_that_is_named_is_shown(ingot, tmp_path):
+    shutil.copytree(DATA / "ears" / "voxtral", tmp_path / "model")
+    (tmp_path / "model" / "tokenizer.json").unlink()
+    shutil.copy(DATA / "tokenizers" / "tekken" / "tekken.json", tmp_path / "model")
+    assert "[SYSTEM_PROMPT]" in ingot("inspect", tmp_path / "model", "--template").stdout
