@@ -19,6 +19,7 @@
 #include "base/thread_start.h"
 #include "base/threads.h"
 #include "cli/chat/generate.h"
+#include "cli/commands/serve_media.h"
 #include "cli/commands/serve_speech.h"
 #include "cli/mpi/processes.h"
 #include "cli/options/built_in.h"
@@ -446,24 +447,6 @@ void add_kv_event_options(CLI::App& command, ServeOptions& o) {
                      "address where routers request events that they missed, such as tcp://*:5558 (with --kv-events)");
   command.add_option("--kv-events-topic", o.kv_event_options.topic,
                      "topic of the events (with --kv-events) [kv@HOST@MODEL]");
-}
-
-void add_media_source_options(CLI::App& command, MediaPolicy& media) {
-  command.add_flag("--image-urls", media.fetches_urls,
-                   "fetch images and recordings from http and https URLs in requests; only from public addresses");
-  command
-      .add_option("--image-dir", media.folder,
-                  "folder below which file: URLs in requests may name images and recordings")
-      ->check(CLI::ExistingDirectory);
-  command.add_option("--image-count", media.max_files, "maximum number of images and recordings of a request")
-      ->check(CLI::Range(1, 4096))
-      ->capture_default_str();
-  command
-      .add_option(
-          "--image-queue", media.max_queue,
-          "number of requests with images or recordings that may wait or be prepared before further ones get 429")
-      ->check(CLI::Range(1, 1 << 20))
-      ->capture_default_str();
 }
 
 void add_limit_options(CLI::App& command, ServeOptions& o) {

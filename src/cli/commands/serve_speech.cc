@@ -32,12 +32,6 @@ std::shared_ptr<ServedModel> load_speech(const SpeechServing& s) {
 
 }  // namespace
 
-void add_audio_options(CLI::App& command, AudioLimits& audio) {
-  command.add_option("--audio-max-seconds", audio.max_seconds, "maximum length of a recording in requests")
-      ->check(CLI::Range(1.0, 1e7))
-      ->capture_default_str();
-}
-
 ModelSource speech_source(const SpeechServing& serving) {
   return {.id = serving.id,
           .aliases = serving.aliases,

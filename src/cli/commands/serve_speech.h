@@ -1,6 +1,5 @@
 // Speech models of ingot serve.
 #pragma once
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
@@ -20,8 +19,6 @@ struct SpeechServing {
   int queue_limit = 64;
   bool check_tensors = false, pinned = false;
 };
-
-void add_audio_options(CLI::App& command, AudioLimits& audio);
 
 // A model that is_speech_model(). Opens the files now, so an invalid file is reported before the port opens.
 ModelSource speech_source(const SpeechServing& serving);

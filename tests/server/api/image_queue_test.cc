@@ -29,7 +29,8 @@ TEST(ImageQueue, AFullQueueIsA429ForImagesOnly) {
   ASSERT_TRUE(refused->wait());
   EXPECT_EQ(refused->status(), 429);
   EXPECT_EQ(refused->json()["error"]["code"], "image_queue_full");
-  EXPECT_EQ(refused->json()["error"]["message"], "the server is busy with 0 requests that have images; try again soon");
+  EXPECT_EQ(refused->json()["error"]["message"],
+            "the server is busy with 0 requests that have images or recordings; try again soon");
   EXPECT_NE(refused->header("Retry-After"), "");
   const auto text =
       rig.post("/v1/chat/completions", {{"messages", {{{"role", "user"}, {"content", "hi"}}}}, {"max_tokens", 1}});
