@@ -41,7 +41,6 @@ def refused(done, code, *words):
         (["run", "-p", "x", "-n", "0"], ["-n", "0 is no number of tokens"]),
         (["run", "-p", "x", "--predict=00"], ["--predict", "0 is no number of tokens"]),
         (["run", "-p", "x", "--lora", "a.gguf"], ["--lora is a flag of llama.cpp that `ingot run` does not have"]),
-        (["serve", "--audio", "x"], ["--audio is a flag of llama.cpp", "ingot transcribe reads recordings"]),
         (["run", "-p", "x", "--device", "tpu"], ["tpu"]),
         (["run", "-p", "x", "--log-level", "loud"], ["loud"]),
         (["run", "-p", "x", "--cache-type", "q1"], ["q1"]),
